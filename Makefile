@@ -117,7 +117,7 @@ fuzz: ## the fuzzers, FUZZ_SECONDS each; new inputs stay in build-fuzz
 	$(INSTALL) build test fuzz
 	$(CONFIGURE) fuzz
 	cmake --build build-fuzz -j $(JOBS) --target trace_reader_fuzz explain_fuzz kernel_name_fuzz safetensors_fuzz \
-	  memory_snapshot_fuzz
+	  memory_snapshot_fuzz perfetto_fuzz
 	@sh scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 format: ## format the C++ sources in place

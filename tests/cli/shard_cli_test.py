@@ -3,11 +3,38 @@
 import json
 import os
 import random
+import re
 import shutil
+import subprocess
 import unittest
 
 import rank_traces
-from command import CommandTest, run
+from command import BINARY, CommandTest, run
+
+EXPLAIN_PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/explain.md")
+
+# Runs at once what Slurm would queue: a script, once for each task of its array and with the variables that Slurm sets, or the
+# command of --wrap. A job that depends on one that failed does not start.
+SBATCH = """#!/bin/sh
+set -eu
+while [ $# -gt 0 ]; do
+  case $1 in
+    --parsable) ;;
+    --dependency=afterok:*) [ "${1#*:}" = 4711 ] || exit 1 ;;
+    --wrap) exec sh -c "$2" >&2 ;;
+    -*) echo "sbatch: unknown option $1" >&2; exit 1 ;;
+    *)
+      range=$(sed -n 's/^#SBATCH --array=//p' "$1")
+      first=${range%-*} last=${range#*-}
+      for i in $(seq "$first" "$last"); do
+        SLURM_ARRAY_JOB_ID=4711 SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=$first SLURM_ARRAY_TASK_MAX=$last \\
+          SLURM_ARRAY_TASK_COUNT=$((last - first + 1)) sh "$1" >&2
+      done
+      echo 4711 ;;
+  esac
+  shift
+done
+"""
 
 
 class ShardTest(CommandTest):
@@ -36,6 +63,31 @@ class ShardTest(CommandTest):
             said = self.same(self.folder, self.shards(count))
             self.assertEqual([r["rank"] for r in said["ranks"]], list(range(8)))
             self.assertTrue(said["waits"])
+
+    def test_the_example_for_slurm_runs_and_gives_the_page_of_the_run(self):
+        with open(EXPLAIN_PAGE, encoding="utf-8") as page:
+            blocks = re.findall(r"```sh\n(.*?)```", page.read(), re.S)
+        script = next(b for b in blocks if "#SBATCH" in b)
+        submit = next(b for b in blocks if "sbatch --parsable" in b)
+
+        def here(text):
+            return text.replace("/shared/run.html", f"{self.out}/run.html").replace("/shared/", f"{self.out}/")
+
+        with open(os.path.join(self.out, "shards.sh"), "w", encoding="utf-8") as file:
+            file.write(here(script))
+        tools = os.path.join(self.out, "bin")
+        os.mkdir(tools)
+        for name, content in (("sbatch", SBATCH), ("epilogue", f'#!/bin/sh\nexec "{BINARY}" "$@"\n')):
+            with open(os.path.join(tools, name), "w", encoding="utf-8") as file:
+                file.write(content)
+            os.chmod(os.path.join(tools, name), 0o755)
+        done = subprocess.run(["sh", "-euc", here(submit)], cwd=self.out, capture_output=True, text=True, check=False,
+                              env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        parts = os.path.join(self.out, "parts")
+        self.assertEqual(len(os.listdir(parts)), 64)
+        self.assertTrue(os.path.exists(os.path.join(self.out, "run.html")))
+        self.same(self.folder, parts)
 
     def test_findings_about_ddp_outlive_the_parts(self):
         folder = os.path.join(self.out, "ddp")

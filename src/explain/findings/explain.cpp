@@ -10,9 +10,11 @@
 
 #include "base/large_memory.h"
 #include "explain/findings/claims.h"
+#include "explain/findings/health.h"
 #include "explain/findings/index.h"
 #include "explain/findings/kernel_sources.h"
 #include "explain/host/host_peaks.h"
+#include "explain/host/idle_gaps.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/method/method.h"
 #include "explain/timeline/idle_causes.h"
@@ -80,13 +82,10 @@ void sort_findings(std::vector<Finding>& findings) {
   });
 }
 
-// Analyses of idle time, slow steps and queues.
+// Analyses of slow steps and queues.
 void explain_waits(const Trace& trace, const Links& links, Explanation& e) {
-  auto beside = std::async(std::launch::async, [&] {
-    e.gaps = idle_gaps(trace, links);
-    e.idle = idle_times(trace, links);
-    e.slow_steps = slow_steps(trace, links, e.steps);
-  });
+  auto beside =
+      std::async(std::launch::async, [&] { e.slow_steps = slow_steps(trace, links, e.steps); });
   e.queues = stream_queues(trace, links);
   e.chains = dispatch_chains(trace, links);
   beside.get();
@@ -248,8 +247,9 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   }
   pause();
   {
+    const ProfilerCost profiler = profiler_cost(trace, links);
     auto beside = std::async(std::launch::async, [&] {
-      e.health = health(trace, links);
+      e.health = health(trace, links, e.launches.kernels_before_launch, profiler);
       e.compile = compile_summary(trace, links);
       e.modules = module_times(trace, links);
       const RankTrace self{trace, links};
@@ -258,15 +258,20 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
       e.graphs = graph_report(trace, links, options.capture);
       e.serving = serving_report(trace, links);
     });
-    e.verdicts = judge_time(trace, links);
+    {
+      BusiestDevice busiest = busiest_device_causes(trace, links, e.timeline);
+      e.gaps = idle_gaps(trace, links, busiest);
+      e.idle = idle_times(trace, links, e.timeline, busiest);
+      e.verdicts = judge_time(trace, links, e.timeline, std::move(busiest), profiler);
+    }
+    // Where there are steps, they are the regions that were judged.
+    if (!links.steps.empty())
+      for (const auto& [region, verdict] : e.verdicts.regions) e.steps.push_back(region);
     beside.get();
   }
   pause();
   {
-    auto beside = std::async(std::launch::async, [&] {
-      e.memory = memory_profile(trace, links);
-      e.steps = steps(trace, links);
-    });
+    auto beside = std::async(std::launch::async, [&] { e.memory = memory_profile(trace, links); });
     e.fusions = find_fusions(trace, links,
                              {.is_host_bound = is_host_bound(e.verdicts.whole.bound),
                               .profiler_ns_per_op = e.verdicts.profiler.ns_per_op});

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "epilogue/trace/time.h"
+#include "explain/findings/health.h"
 #include "explain/index/trace_metadata.h"
 #include "trace/step_name.h"
 
@@ -95,7 +96,13 @@ int64_t missing_steps(const Trace& trace, const Links& links) {
 
 class Examiner {
  public:
-  Examiner(const Trace& trace, const Links& links) : trace_(trace), links_(links), counts_(trace) {}
+  Examiner(const Trace& trace, const Links& links, int64_t kernels_before_launch,
+           const ProfilerCost& profiler)
+      : trace_(trace),
+        links_(links),
+        kernels_before_launch_(kernels_before_launch),
+        profiler_(profiler),
+        counts_(trace) {}
 
   std::vector<HealthItem> examine() {
     import();
@@ -187,8 +194,7 @@ class Examiner {
   void times() {
     add("kernels-without-time", Severity::warning, counts_.work_without_time,
         "Kernels with start and duration 0: their times were lost.");
-    add("kernels-before-launch", Severity::warning,
-        launch_stats(trace_, links_).kernels_before_launch,
+    add("kernels-before-launch", Severity::warning, kernels_before_launch_,
         "Kernels that start before their launch call: the clocks of host and device disagree, so "
         "idle times and queue delays are off.");
     add("overlapping-kernels", Severity::info, overlapping_kernels(trace_, links_),
@@ -229,7 +235,7 @@ class Examiner {
         std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
             " were recorded: the host is slower than without the profiler" +
             (links_.device_work.empty() ? "." : ", and the device idles for longer."));
-    const ProfilerCost cost = profiler_cost(trace_, links_);
+    const ProfilerCost& cost = profiler_;
     add("profiler-cost", cost.is_inflated ? Severity::warning : Severity::info,
         cost.total_ns > 0 ? counts_.ops : 0,
         fmt::format("The profiler itself took about {} on the host ({:.1f} us per op, {}).",
@@ -248,6 +254,8 @@ class Examiner {
 
   const Trace& trace_;
   const Links& links_;
+  int64_t kernels_before_launch_;
+  const ProfilerCost& profiler_;
   Counts counts_;
   std::vector<HealthItem> items_;
 };
@@ -259,7 +267,13 @@ std::string_view severity_name(Severity severity) {
 }
 
 std::vector<HealthItem> health(const Trace& trace, const Links& links) {
-  return Examiner(trace, links).examine();
+  return health(trace, links, launch_stats(trace, links).kernels_before_launch,
+                profiler_cost(trace, links));
+}
+
+std::vector<HealthItem> health(const Trace& trace, const Links& links,
+                               int64_t kernels_before_launch, const ProfilerCost& profiler) {
+  return Examiner(trace, links, kernels_before_launch, profiler).examine();
 }
 
 }  // namespace epilogue::trace

@@ -10,6 +10,7 @@
 
 #include "epilogue/trace/kernel_name.h"
 #include "explain/index/op_tree.h"
+#include "explain/index/sort_runs.h"
 #include "explain/index/sparse_column.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/timeline/region_map.h"
@@ -245,12 +246,14 @@ class RecurrentLayers {
 struct NameFacts {
   OpFuses fuses = OpFuses::pointwise;
   size_t operands = SIZE_MAX;
+  bool is_transcendental = false;
 };
 
 NameFacts facts_of(std::string_view name) {
-  if (!name.starts_with("aten::")) return {};
+  if (!name.starts_with("aten::")) return {.is_transcendental = is_transcendental(name)};
   const OpKnowledge* known = op_knowledge(name);
-  return {known != nullptr ? known->fuses : OpFuses::pointwise, most_operands(name)};
+  return {known != nullptr ? known->fuses : OpFuses::pointwise, most_operands(name),
+          is_transcendental(name)};
 }
 
 // "[32, 64]" -> 2048 elements; 0 for what is no list of sizes.
@@ -354,7 +357,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     const bool is_hidden = recurrent.contain(i) ||
                            (kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i));
     op.op_class = is_hidden ? OpClass::unknown : kind;
-    op.is_transcendental = is_transcendental(trace.name(e));
+    op.is_transcendental = facts_of_name[e.name].is_transcendental;
     op.fuses = facts_of_name[e.name].fuses;
     op.operands = facts_of_name[e.name].operands;
     op.device_ns = result.has_device_work ? launched->device_ns : e.dur_ns;
@@ -376,7 +379,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     }
     result.ops.push_back(op);
   }
-  std::sort(result.ops.begin(), result.ops.end(), [&](const WorkOp& a, const WorkOp& b) {
+  sort_runs(result.ops, [&](const WorkOp& a, const WorkOp& b) {
     const Event& x = trace.events[a.event];
     const Event& y = trace.events[b.event];
     return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);

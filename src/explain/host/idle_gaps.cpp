@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "epilogue/trace/host.h"
+#include "explain/host/idle_gaps.h"
 
 #include <algorithm>
 
 #include "explain/index/device_busy.h"
-#include "explain/timeline/idle_causes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -91,19 +90,27 @@ void add_causes(const IdleCauses& causes, const Interval& gap, IdleGap& out) {
 }  // namespace
 
 std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t most) {
-  const std::optional<int32_t> device = busiest_device(trace, links);
   const Timeline time = timeline(trace, links);
-  if (!device || time.span_ns() <= 0) return {};
-  const Interval span = {*time.start_ns, *time.end_ns};
-  const IdleCauses causes = idle_causes(trace, links, *device, span);
-  const UnsureQueue unsure = unsure_queue(trace, links, *device, causes.of(IdleCause::queue));
+  return idle_gaps(trace, links, busiest_device_causes(trace, links, time), most);
+}
+
+std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, const BusiestDevice& busiest,
+                               size_t most) {
+  const Interval span = busiest.span;
+  if (!busiest.device || span.length_ns() <= 0) return {};
+  const IdleCauses& causes = busiest.causes;
+  const UnsureQueue& unsure = busiest.unsure;
   IntervalSet longest = gaps(causes.busy, span);
-  std::stable_sort(longest.begin(), longest.end(), [](const Interval& a, const Interval& b) {
-    return a.length_ns() > b.length_ns();
-  });
-  longest.resize(std::min(longest.size(), most));
+  const size_t shown = std::min(longest.size(), most);
+  // The earlier one of two that are as long.
+  std::partial_sort(longest.begin(), longest.begin() + static_cast<ptrdiff_t>(shown), longest.end(),
+                    [](const Interval& a, const Interval& b) {
+                      return a.length_ns() != b.length_ns() ? a.length_ns() > b.length_ns()
+                                                            : a.begin_ns < b.begin_ns;
+                    });
+  longest.resize(shown);
   const bool has_long_gap =
-      !longest.empty() && is_long_gap(longest.front().length_ns(), time.span_ns());
+      !longest.empty() && is_long_gap(longest.front().length_ns(), span.length_ns());
   std::vector<IdleGap> list;
   for (const Interval& gap : longest) {
     IdleGap out;
@@ -113,7 +120,7 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, size_t mo
     const int64_t unsure_ns = total_ns(intersected(unsure.before_first, {gap})) +
                               total_ns(intersected(unsure.behind_others, {gap}));
     out.may_hide_work = 2 * unsure_ns >= gap.length_ns();
-    name_neighbours(trace, links, *device, gap, out);
+    name_neighbours(trace, links, *busiest.device, gap, out);
     name_host(trace, gap, out);
     if (has_long_gap) name_function(trace, gap, out);
     list.push_back(std::move(out));

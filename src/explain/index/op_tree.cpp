@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
-#include <tuple>
+#include <map>
 #include <utility>
+
+#include "explain/index/sort_runs.h"
 
 namespace epilogue::trace {
 
@@ -13,7 +14,7 @@ OpTree::OpTree(const Trace& trace, const Links& links) {
   std::vector<uint32_t> ops;
   for (uint32_t i = 0; i < trace.events.size(); ++i)
     if (trace.events[i].category == Category::cpu_op) ops.push_back(i);
-  std::sort(ops.begin(), ops.end(), [&](uint32_t a, uint32_t b) {
+  sort_runs(ops, [&](uint32_t a, uint32_t b) {
     const int64_t x = trace.events[a].ts_ns;
     const int64_t y = trace.events[b].ts_ns;
     return x != y ? x < y : a < b;
@@ -57,54 +58,67 @@ std::vector<int64_t> self_times_ns(const Trace& trace, const Links& links) {
 
 namespace {
 
-template <class Span>
-auto thread_and_start(const Span& s) {
-  return std::tuple(s.pid, s.tid, s.ts_ns);
-}
+// What is asked of one thread.
+struct ThreadMoments {
+  std::vector<uint32_t> moments;
+  std::vector<uint32_t> spans;
+};
 
+// Threads apart: each one's spans and moments stand by start in the file, mostly, and spans of
+// threads without moments are never sorted.
 template <class Span>
-std::vector<uint32_t> innermost_of(const std::vector<Span>& all, std::vector<uint32_t> spans,
+std::vector<uint32_t> innermost_of(const std::vector<Span>& all, const std::vector<uint32_t>& spans,
                                    const std::vector<Moment>& moments) {
-  std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
-    const Span& x = all[a];
-    const Span& y = all[b];
-    if (thread_and_start(x) != thread_and_start(y))
-      return thread_and_start(x) < thread_and_start(y);
-    return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
-  });
-  std::vector<uint32_t> order(moments.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return thread_and_start(moments[a]) < thread_and_start(moments[b]);
-  });
-
   std::vector<uint32_t> found(moments.size(), kNone);
-  std::vector<uint32_t> open;  // of the current thread; what has ended goes as it comes up
-  size_t next = 0;
-  for (const uint32_t m : order) {
-    const Moment& moment = moments[m];
-    while (next < spans.size() && thread_and_start(all[spans[next]]) <= thread_and_start(moment))
-      open.push_back(spans[next++]);
-    const auto is_over = [&](const Span& e) {
-      return e.pid != moment.pid || e.tid != moment.tid || e.end_ns() <= moment.ts_ns;
-    };
-    while (!open.empty() && is_over(all[open.back()])) open.pop_back();
-    if (!open.empty()) found[m] = open.back();
+  if (spans.empty() || moments.empty()) return found;
+  using Thread = std::pair<int32_t, int64_t>;
+  std::map<Thread, ThreadMoments> threads;
+  auto at = threads.end();  // neighbours mostly share theirs
+  for (uint32_t m = 0; m < moments.size(); ++m) {
+    const Thread thread(moments[m].pid, moments[m].tid);
+    if (at == threads.end() || at->first != thread) at = threads.try_emplace(thread).first;
+    at->second.moments.push_back(m);
+  }
+  Thread last = at->first;
+  for (const uint32_t i : spans) {
+    const Thread thread(all[i].pid, all[i].tid);
+    if (thread != last) at = threads.find(last = thread);
+    if (at != threads.end()) at->second.spans.push_back(i);
+  }
+  for (auto& [thread, list] : threads) {
+    sort_runs(list.moments, [&](uint32_t a, uint32_t b) {
+      return moments[a].ts_ns != moments[b].ts_ns ? moments[a].ts_ns < moments[b].ts_ns : a < b;
+    });
+    sort_runs(list.spans, [&](uint32_t a, uint32_t b) {
+      const Span& x = all[a];
+      const Span& y = all[b];
+      if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
+      return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
+    });
+    std::vector<uint32_t> open;  // what has ended goes as it comes up
+    size_t next = 0;
+    for (const uint32_t m : list.moments) {
+      const int64_t ts_ns = moments[m].ts_ns;
+      while (next < list.spans.size() && all[list.spans[next]].ts_ns <= ts_ns)
+        open.push_back(list.spans[next++]);
+      while (!open.empty() && all[open.back()].end_ns() <= ts_ns) open.pop_back();
+      if (!open.empty()) found[m] = open.back();
+    }
   }
   return found;
 }
 
 }  // namespace
 
-std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+std::vector<uint32_t> innermost_at(const Trace& trace, const std::vector<uint32_t>& spans,
                                    const std::vector<Moment>& moments) {
-  return innermost_of(trace.events, std::move(spans), moments);
+  return innermost_of(trace.events, spans, moments);
 }
 
 std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
-                                   std::vector<uint32_t> spans,
+                                   const std::vector<uint32_t>& spans,
                                    const std::vector<Moment>& moments) {
-  return innermost_of(frames, std::move(spans), moments);
+  return innermost_of(frames, spans, moments);
 }
 
 }  // namespace epilogue::trace

@@ -46,11 +46,12 @@ struct Moment {
 
 // For each moment the innermost of `spans` (indices of events) around it on its thread, or kNone:
 // of those that hold it, the one that started last. `spans` may overlap in part.
-std::vector<uint32_t> innermost_at(const Trace& trace, std::vector<uint32_t> spans,
+std::vector<uint32_t> innermost_at(const Trace& trace, const std::vector<uint32_t>& spans,
                                    const std::vector<Moment>& moments);
 // The same; `spans` are indices of `frames`.
 std::vector<uint32_t> innermost_at(const std::vector<PythonFrame>& frames,
-                                   std::vector<uint32_t> spans, const std::vector<Moment>& moments);
+                                   const std::vector<uint32_t>& spans,
+                                   const std::vector<Moment>& moments);
 
 // The step that runs at that time, as a position in Links::steps; kNone between steps. Links::step
 // knows it of ops, launches and device work, this of any event.

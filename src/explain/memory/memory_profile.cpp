@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "explain/index/op_tree.h"
+#include "explain/index/sort_runs.h"
 
 namespace epilogue::trace {
 namespace {
@@ -14,10 +15,11 @@ namespace {
 using Records = std::vector<uint32_t>;  // positions in Trace::memory, by time
 
 void sort_by_time(const Trace& trace, Records& records) {
-  std::stable_sort(records.begin(), records.end(), [&](uint32_t a, uint32_t b) {
+  sort_runs(records, [&](uint32_t a, uint32_t b) {
     const MemoryEvent& x = trace.memory[a];
     const MemoryEvent& y = trace.memory[b];
-    return x.ts_ns != y.ts_ns ? x.ts_ns < y.ts_ns : x.ev_idx < y.ev_idx;
+    if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
+    return x.ev_idx != y.ev_idx ? x.ev_idx < y.ev_idx : a < b;
   });
 }
 
@@ -67,29 +69,42 @@ Records live_after(const Trace& trace, const Records& records, size_t count) {
 
 // Frames of Python in which somebody may allocate.
 struct AllocatingFrames {
-  std::vector<PythonFrame> all;  // the others are indices of these
+  std::vector<PythonFrame> events;  // and those of the trace, if it has both
   bool are_events = false;
   std::vector<uint32_t> modules;
   std::vector<uint32_t> own;        // functions that are not PyTorch's
   std::vector<uint32_t> functions;  // all that are not built in
+
+  // The lists are indices of these.
+  const std::vector<PythonFrame>& all(const Trace& trace) const {
+    return events.empty() ? trace.frames : events;
+  }
 };
 
 AllocatingFrames allocating_frames(const Trace& trace) {
   AllocatingFrames frames;
-  frames.all = trace.frames;
   for (const Event& e : trace.events)
     if (e.category == Category::python_function)
-      frames.all.push_back({e.ts_ns, e.dur_ns, e.tid, e.pid, e.name});
+      frames.events.push_back({e.ts_ns, e.dur_ns, e.tid, e.pid, e.name});
+  if (!frames.events.empty())
+    frames.events.insert(frames.events.begin(), trace.frames.begin(), trace.frames.end());
   frames.are_events = trace.frames.empty();
-  for (uint32_t i = 0; i < frames.all.size(); ++i) {
-    const std::string_view name = trace.strings[frames.all[i].name];
-    if (name.starts_with(kModulePrefix)) {
-      frames.modules.push_back(i);
-    } else if (!name.starts_with("<built-in")) {
-      frames.functions.push_back(i);
+  enum class FrameKind : uint8_t { unknown, built_in, module, torch, own };
+  std::vector<FrameKind> kinds(trace.strings.size());  // each name is asked once
+  const std::vector<PythonFrame>& all = frames.all(trace);
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    FrameKind& kind = kinds[all[i].name];
+    if (kind == FrameKind::unknown) {
+      const std::string_view name = trace.strings[all[i].name];
       const bool is_torch = name.starts_with("torch/") || name.find("/torch/") != name.npos;
-      if (!is_torch) frames.own.push_back(i);
+      kind = name.starts_with(kModulePrefix) ? FrameKind::module
+             : name.starts_with("<built-in") ? FrameKind::built_in
+             : is_torch                      ? FrameKind::torch
+                                             : FrameKind::own;
     }
+    if (kind == FrameKind::module) frames.modules.push_back(i);
+    if (kind == FrameKind::torch || kind == FrameKind::own) frames.functions.push_back(i);
+    if (kind == FrameKind::own) frames.own.push_back(i);
   }
   return frames;
 }
@@ -97,10 +112,11 @@ AllocatingFrames allocating_frames(const Trace& trace) {
 void add_python_holders(const Trace& trace, const AllocatingFrames& frames, const Records& live,
                         const std::vector<Moment>& moments, DeviceMemory& memory) {
   if (frames.modules.empty() && frames.functions.empty()) return;
-  const std::vector<uint32_t> modules = innermost_at(frames.all, frames.modules, moments);
-  const std::vector<uint32_t> own = innermost_at(frames.all, frames.own, moments);
-  const std::vector<uint32_t> functions = innermost_at(frames.all, frames.functions, moments);
-  const auto name_of = [&](uint32_t frame) { return frame == kNone ? 0 : frames.all[frame].name; };
+  const std::vector<PythonFrame>& all = frames.all(trace);
+  const std::vector<uint32_t> modules = innermost_at(all, frames.modules, moments);
+  const std::vector<uint32_t> own = innermost_at(all, frames.own, moments);
+  const std::vector<uint32_t> functions = innermost_at(all, frames.functions, moments);
+  const auto name_of = [&](uint32_t frame) { return frame == kNone ? 0 : all[frame].name; };
   std::map<std::pair<StringId, StringId>, PythonMemoryHolder> holders;
   for (size_t i = 0; i < live.size(); ++i) {
     const StringId module = name_of(modules[i]);

@@ -30,12 +30,12 @@ AskedOps::AskedOps(const CountedOps& all, const Roots& roots) : all_(all), roots
     const uint32_t p = parent == kNone ? kNone : all.position[parent];
     if (p != kNone) {
       calls_others[p] = 1;
-      within[at] = within[p] != kPlain ? within[p] : kinds.get(all.event(p).name, kind_of);
+      within[at] = within[p] != kPlain ? within[p] : kinds.get(all.name_id(p), kind_of);
     }
     if (within[at] == kPlain) list_.push_back(static_cast<uint32_t>(at));
   }
   std::erase_if(list_, [&](uint32_t at) {
-    return kinds.get(all.event(at).name, kind_of) != kInAten &&
+    return kinds.get(all.name_id(at), kind_of) != kInAten &&
            (calls_others[at] != 0 || is_autograd_node(all.name(at)));
   });
   for (size_t r = 0; r < roots.size(); ++r)
@@ -64,7 +64,7 @@ int64_t AskedOps::take(size_t i, OpTimes& times, std::vector<uint32_t>& calls,
   for (size_t at = first; at < all_.ops.size() && all_.event(at).ts_ns < e.end_ns(); ++at) {
     if (all_.event(at).tid != e.tid || all_.event(at).pid != e.pid) continue;
     ns += all_.ns_at(at);
-    times.add(all_.event(at).name, all_.ns_at(at));
+    times.add(all_.name_id(at), all_.ns_at(at));
     if (within != nullptr) within->push_back(static_cast<uint32_t>(at));
   }
   // An op that makes no node has the number of the next one, too.

@@ -27,7 +27,8 @@ class AskedOps {
   const Roots& roots() const { return roots_; }
 
   std::string_view name(size_t i) const { return all_.name(list_[i]); }
-  std::string_view base(size_t i) const { return aten_base(name(i)); }
+  std::string_view base(size_t i) const { return all_.base(list_[i]); }
+  OpClass kind(size_t i) const { return all_.kind(list_[i]); }
   std::span<const OpInput> inputs(size_t i) const { return all_.inputs(list_[i]); }
   uint64_t key(size_t i) const { return all_.key(list_[i]); }
   // Within the same autograd node, or both outside of any.

@@ -86,7 +86,7 @@ class Columns : AskedSearch {
   // A view, or a factor that is the same for all columns.
   bool keeps_columns(size_t i, const Dims& dims) const {
     const std::string_view base = asked_.base(i);
-    if (op_class(asked_.name(i)) == OpClass::view) return true;
+    if (asked_.kind(i) == OpClass::view) return true;
     if (base != "mul" && base != "div") return false;
     size_t large = 0;
     for (const TensorShape& t : tensors(i)) {

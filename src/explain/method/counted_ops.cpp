@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "explain/index/op_tree.h"
+#include "explain/index/sort_runs.h"
 
 namespace epilogue::trace {
 namespace {
@@ -103,11 +104,25 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
     if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
     return x.dur_ns != y.dur_ns ? x.dur_ns > y.dur_ns : a < b;
   };
-  // The ops of one thread stand in this order mostly.
-  if (!std::is_sorted(ops.begin(), ops.end(), is_before))
-    std::sort(ops.begin(), ops.end(), is_before);
+  sort_runs(ops, is_before);
   position.assign(trace.events.size(), kNone);
   for (size_t at = 0; at < ops.size(); ++at) position[ops[at]] = static_cast<uint32_t>(at);
+  texts_.resize(trace.strings.size());
+  bases_.resize(trace.strings.size());
+  kinds_.resize(trace.strings.size(), OpClass::unknown);
+  names_.reserve(ops.size());
+  inputs_.reserve(ops.size());
+  for (const uint32_t op : ops) {
+    const Event& e = trace.events[op];
+    const OpArgs* args = trace.op_args(e);
+    names_.push_back(e.name);
+    inputs_.push_back(args == nullptr || args->inputs >= trace.inputs.size() ? kNone
+                                                                             : args->inputs);
+    if (texts_[e.name].data() != nullptr) continue;
+    texts_[e.name] = trace.strings[e.name];
+    bases_[e.name] = aten_base(texts_[e.name]);
+    kinds_[e.name] = op_class(texts_[e.name]);
+  }
   // A run of two passes of which one was recorded may have nodes in another thread.
   ByNameOnce<char> is_backward(trace);
   has_backward = std::any_of(trace.events.begin(), trace.events.end(), [&](const Event& e) {
@@ -115,11 +130,6 @@ CountedOps::CountedOps(const Trace& of, const Links& its_links, std::vector<uint
       return name.find("Backward") != std::string_view::npos;
     });
   });
-}
-
-uint32_t CountedOps::inputs_id(size_t at) const {
-  const OpArgs* args = trace.op_args(event(at));
-  return args == nullptr || args->inputs >= trace.inputs.size() ? kNone : args->inputs;
 }
 
 std::span<const OpInput> CountedOps::inputs(size_t at) const {

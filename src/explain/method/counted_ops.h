@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "epilogue/trace/method.h"
 #include "explain/host/op_visitor.h"
+#include "explain/index/aten_ops.h"
 
 namespace epilogue::trace {
 
@@ -61,15 +62,28 @@ struct CountedOps {
   bool has_backward = false;       // an autograd node ran
 
   const Event& event(size_t at) const { return trace.events[ops[at]]; }
-  std::string_view name(size_t at) const { return trace.name(event(at)); }
+  StringId name_id(size_t at) const { return names_[at]; }
+  std::string_view name(size_t at) const { return texts_[names_[at]]; }
+  std::string_view base(size_t at) const { return bases_[names_[at]]; }  // aten_base(name)
+  OpClass kind(size_t at) const { return kinds_[names_[at]]; }           // op_class(name)
   int64_t ns_at(size_t at) const { return ns[ops[at]]; }
   bool is_root(size_t at) const { return links.parent[ops[at]] == kNone; }
   // In trace.inputs; kNone if shapes were not recorded.
-  uint32_t inputs_id(size_t at) const;
+  uint32_t inputs_id(size_t at) const { return inputs_[at]; }
   std::span<const OpInput> inputs(size_t at) const;
   uint32_t outermost(size_t at) const;  // an event
   // Name and inputs in one number.
-  uint64_t key(size_t at) const { return uint64_t{event(at).name} << 32 | inputs_id(at); }
+  uint64_t key(size_t at) const { return uint64_t{names_[at]} << 32 | inputs_[at]; }
+
+ private:
+  // Dozens of searches go over all ops and ask for names and inputs. Events lie far apart in
+  // memory, and their args farther: these columns lie side by side.
+  std::vector<StringId> names_;   // by position
+  std::vector<uint32_t> inputs_;  // by position
+  // By StringId; "" and unknown for what names no op.
+  std::vector<std::string_view> texts_;
+  std::vector<std::string_view> bases_;
+  std::vector<OpClass> kinds_;
 };
 
 template <size_t n>

@@ -168,7 +168,7 @@ class Excess : AskedSearch {
           std::lower_bound(asked_.list().begin(), asked_.list().end(), run->start_ns,
                            [&](uint32_t op, int64_t ts) { return all_.event(op).ts_ns < ts; });
       for (; at != asked_.list().end() && all_.event(*at).ts_ns < run->end_ns; ++at)
-        ops.push_back(all_.event(*at).name);
+        ops.push_back(all_.name_id(*at));
       if (run == runs.front()) first_ops = ops;
       if (ops.empty() || ops != first_ops) return;
       const auto first = std::lower_bound(
@@ -237,8 +237,7 @@ class Excess : AskedSearch {
   void add_resampled(size_t i, Orders& orders) {
     const auto small = tensor_inputs(inputs(i));
     size_t next = i + 1;
-    while (next < asked_.size() && next < i + kChainLookAhead &&
-           op_class(asked_.name(next)) == OpClass::view)
+    while (next < asked_.size() && next < i + kChainLookAhead && asked_.kind(next) == OpClass::view)
       ++next;
     if (small.empty() || small[0].dims.size() < 3 || next >= asked_.size()) return;
     const std::string_view of = base(next);
@@ -322,7 +321,7 @@ class Excess : AskedSearch {
     if (first.left == first.result || (!first.is_linear && first.right == first.result)) return;
     for (size_t j = i + 1; j < std::min(asked_.size(), i + 1 + kChainLookAhead); ++j) {
       if (!is_same_root(i, j)) return;
-      const OpClass kind = op_class(asked_.name(j));
+      const OpClass kind = asked_.kind(j);
       if (kind == OpClass::view) continue;
       const auto second = product_of(j);
       if (!second) {
@@ -430,7 +429,7 @@ class Excess : AskedSearch {
           const auto result = output_shape(asked_.name(j), inputs(j));
           const bool makes = result && result->dims == dims;
           if (it == tensors.end() && !makes) continue;
-          if (op_class(asked_.name(j)) != OpClass::view) {
+          if (asked_.kind(j) != OpClass::view) {
             is_diagonal = false;
             with.push_back(j);
           }
@@ -630,7 +629,7 @@ class Excess : AskedSearch {
       });
       if (!reads) continue;
       ns += all_.ns_at(at);
-      times.add(all_.event(at).name, all_.ns_at(at));
+      times.add(all_.name_id(at), all_.ns_at(at));
       calls.push_back(static_cast<uint32_t>(at));
     }
     const bool is_longer = batch.longest < length;

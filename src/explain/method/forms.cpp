@@ -108,7 +108,7 @@ class Forms : AskedSearch {
   std::optional<Dims> pairs_of(size_t i) const {
     const std::string_view base = asked_.base(i);
     const bool is_whole = base == "cosine_similarity" || base == "pairwise_distance";
-    if (!is_whole && op_class(asked_.name(i)) != OpClass::pointwise) return std::nullopt;
+    if (!is_whole && asked_.kind(i) != OpClass::pointwise) return std::nullopt;
     const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(i));
     if (tensors.size() < 2) return std::nullopt;
     const auto result = broadcast_dims(std::span(tensors).first(2));
@@ -331,8 +331,8 @@ class Forms : AskedSearch {
         }
         const bool has_weight = std::any_of(tensors.begin(), tensors.end(),
                                             [&](const TensorShape& t) { return t.dims == weight; });
-        if (!has_weight || op_class(asked_.name(j)) != OpClass::pointwise) {
-          if (op_class(asked_.name(j)) == OpClass::view) continue;
+        if (!has_weight || asked_.kind(j) != OpClass::pointwise) {
+          if (asked_.kind(j) == OpClass::view) continue;
           break;
         }
         if (asked_.base(j) == "add" || asked_.base(j) == "mul") sums.push_back(j);
@@ -370,7 +370,7 @@ class Forms : AskedSearch {
       if (pair == kInverses.end()) continue;
       for (size_t j = i + 1; j < std::min(asked_.size(), i + kProductWithin); ++j) {
         const std::string_view base = asked_.base(j);
-        if (base == "pad" || op_class(asked_.name(j)) == OpClass::view) continue;
+        if (base == "pad" || asked_.kind(j) == OpClass::view) continue;
         if (base != pair->second) break;
         // The next iteration's begins where this one's ends.
         const uint32_t step = all_.links.step[all_.ops[asked_.at(i)]];

@@ -89,7 +89,7 @@ class LoopSearch {
     is_node_.reserve(roots_.size());
     steps_.reserve(roots_.size());
     for (const uint32_t root : roots_) {
-      const StringId name = all_.event(root).name;
+      const StringId name = all_.name_id(root);
       is_node_.push_back(nodes.get(name, is_autograd_node));
       steps_.push_back(all_.links.step[all_.ops[root]]);
       if (is_node_.back() != 0 && accumulate.get(name, [](std::string_view text) {
@@ -111,7 +111,7 @@ class LoopSearch {
     const size_t n = roots_.size();
     std::vector<uint64_t> keys(n);
     for (size_t i = 0; i < n; ++i)
-      keys[i] = by_inputs ? all_.key(roots_[i]) : uint64_t{all_.event(roots_[i]).name};
+      keys[i] = by_inputs ? all_.key(roots_[i]) : uint64_t{all_.name_id(roots_[i])};
     for (size_t period = 1; period <= kLongestPeriod && period * least <= n; ++period) {
       for (size_t i = 0; i + period < n;) {
         size_t equal = 0;  // keys that are those of a period later
@@ -136,7 +136,7 @@ class LoopSearch {
   std::vector<StringId> signature(const Run& run) const {
     std::vector<StringId> names;
     for (size_t r = run.first; r < run.first + run.period; ++r)
-      names.push_back(all_.event(roots_[r]).name);
+      names.push_back(all_.name_id(roots_[r]));
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -238,7 +238,7 @@ class LoopSearch {
     bool looks_up = false;
     for (size_t r = run.first; r < run.first + run.period; ++r) {
       if (!reads_parameters(all_.name(roots_[r]))) continue;
-      if (!aten_base(all_.name(roots_[r])).starts_with("embedding")) return false;
+      if (!all_.base(roots_[r]).starts_with("embedding")) return false;
       looks_up = true;
     }
     return looks_up;

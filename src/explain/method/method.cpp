@@ -97,7 +97,7 @@ class Items {
     std::unordered_map<StringId, NameSum> by_name;
     for (size_t at = 0; at < all_.ops.size(); ++at) {
       if (all_.is_device && all_.ns_at(at) == 0) continue;
-      NameSum& sum = by_name[all_.event(at).name];
+      NameSum& sum = by_name[all_.name_id(at)];
       ++sum.count;
       sum.ns += all_.ns_at(at);
     }
@@ -125,7 +125,7 @@ class Items {
     }
     std::vector<std::vector<uint32_t>> calls(out.items.size());
     for (size_t at = 0; at < all_.ops.size(); ++at) {
-      const auto found = place_of.find(all_.event(at).name);
+      const auto found = place_of.find(all_.name_id(at));
       if (found == place_of.end() || (all_.is_device && all_.ns_at(at) == 0)) continue;
       calls[found->second].push_back(static_cast<uint32_t>(at));
     }
@@ -191,10 +191,10 @@ class Items {
       for (uint32_t p = all_.links.parent[all_.ops[call]]; p != kNone; p = all_.links.parent[p]) {
         const uint32_t at = all_.position[p];
         if (at == kNone) break;
-        if (is_question(all_.event(at).name, own)) outermost = at;
+        if (is_question(all_.name_id(at), own)) outermost = at;
       }
       if (outermost == kNone) continue;
-      Asked& asked = by_name[all_.event(outermost).name];
+      Asked& asked = by_name[all_.name_id(outermost)];
       asked.ns += all_.ns_at(call);
       if (asked.at.empty() || asked.at.back() != outermost) asked.at.push_back(outermost);
     }
@@ -365,7 +365,7 @@ class Items {
 
   // Of calls of one name.
   void add_best_rate(const std::vector<uint32_t>& calls) {
-    const bool moves = is_elementwise(op_class(all_.name(calls.front())));
+    const bool moves = is_elementwise(all_.kind(calls.front()));
     for (const uint32_t at : calls) {
       const auto ns = static_cast<double>(all_.ns_at(at));
       if (all_.ns_at(at) <= kUnevenNs) continue;

@@ -79,7 +79,7 @@ class Passes : WasteSearch {
       // Within a pass the numbers fall.
       if (before < 0 || sequence > before) {
         if (keeps) most = std::max(most, ++begins[begin]);
-        begin = {roots_.step(r), sequence, all_.event(roots_.at(r)).name};
+        begin = {roots_.step(r), sequence, all_.name_id(roots_.at(r))};
         keeps = false;
       }
       keeps = keeps || keeps_graph(r);
@@ -134,7 +134,7 @@ class Passes : WasteSearch {
     for (size_t r = 0; r < roots_.size(); ++r)
       if (roots_.sequence(r) >= 0 && is_autograd_node(roots_.name(r)))
         keyed.push_back({{roots_.step(r), all_.trace.op_args(all_.event(roots_.at(r)))->fwd_tid,
-                          roots_.sequence(r), all_.event(roots_.at(r)).name},
+                          roots_.sequence(r), all_.name_id(roots_.at(r))},
                          r});
     std::sort(keyed.begin(), keyed.end());
     std::vector<std::pair<Key, Repeated>> nodes;
@@ -175,7 +175,7 @@ class Passes : WasteSearch {
       by_name[std::get<3>(key)] += node.ns;
       for (const size_t r : node.roots)
         for (const uint32_t at : roots_.within(r))
-          times.add(all_.event(at).name, all_.ns_at(at) / node.count * (node.count - 1));
+          times.add(all_.name_id(at), all_.ns_at(at) / node.count * (node.count - 1));
     }
     const bool is_of_one = calls_of_one >= 2 && most < kManyPasses && most_plain < 2;
     if (is_of_one) {
@@ -254,7 +254,7 @@ class Passes : WasteSearch {
       if (is_autograd_node(name) &&
           (name.ends_with("CopySlices") || name.find("SelectBackward") != std::string_view::npos ||
            name.find("SliceBackward") != std::string_view::npos))
-        by_name[all_.event(roots_.at(r)).name].push_back(r);
+        by_name[all_.name_id(roots_.at(r))].push_back(r);
     }
     for (const auto& [name, nodes] : by_name) {
       const auto per_step = static_cast<int64_t>(nodes.size() / all_.steps);
@@ -302,7 +302,7 @@ class Passes : WasteSearch {
   // Recurrent layers slice a packed sequence for each step. "" if nothing is packed.
   std::string packed_action() const {
     for (size_t r = 0; r + 1 < roots_.size(); ++r) {
-      if (aten_base(roots_.name(r)) != "_pack_padded_sequence") continue;
+      if (roots_.base(r) != "_pack_padded_sequence") continue;
       const auto padded = tensor_inputs(all_.inputs(roots_.at(r)));
       std::string action =
           "the sequences are packed (pack_padded_sequence), and a recurrent layer slices them for "
@@ -310,7 +310,7 @@ class Passes : WasteSearch {
       if (padded.empty() || padded.front().dims.size() != 3) return action;
       const auto& dims = padded.front().dims;
       for (size_t next = r + 1; next < roots_.size(); ++next) {
-        const std::string_view base = aten_base(roots_.name(next));
+        const std::string_view base = roots_.base(next);
         if (base != "gru" && base != "lstm" && base != "rnn_tanh" && base != "rnn_relu") continue;
         const auto rows = tensor_inputs(all_.inputs(roots_.at(next)));
         if (!rows.empty() && rows.front().dims == std::vector<int64_t>{dims[0] * dims[1], dims[2]})
@@ -342,7 +342,7 @@ class Passes : WasteSearch {
       const int64_t sequence = roots_.sequence(r);
       if (sequence < 0 || !is_autograd_node(roots_.name(r))) continue;
       if (passes.empty() || sequence > highest) {
-        passes.push_back({roots_.step(r), 0, all_.event(roots_.at(r)).name});
+        passes.push_back({roots_.step(r), 0, all_.name_id(roots_.at(r))});
         highest = sequence;
       }
       ++passes.back().nodes;

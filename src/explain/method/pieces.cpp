@@ -253,7 +253,7 @@ class Pieces : AskedSearch {
       const std::string_view base = asked_.base(i);
       if (base == "cat" || base == "stack")
         return all_.trace.inputs.size() == 0 || tensors(i).size() == count;
-      if (op_class(asked_.name(i)) != OpClass::view) return false;
+      if (asked_.kind(i) != OpClass::view) return false;
     }
     return false;
   }

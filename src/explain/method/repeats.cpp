@@ -55,7 +55,7 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
   ByNameOnce<char> forward_only(all.trace);
   ByNameOnce<char> nodes(all.trace);
   const auto is_layer = [&](size_t at) {
-    return forward_only.get(all.event(at).name, is_forward_only) != 0;
+    return forward_only.get(all.name_id(at), is_forward_only) != 0;
   };
   for (size_t at = 0; at < all.ops.size(); ++at)
     if (is_layer(at)) {
@@ -73,17 +73,17 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
     const uint32_t parent = all.links.parent[op];
     const char around = parent == kNone ? char{kOutside} : state[parent];
     state[op] = around;
-    if (nodes.get(all.event(at).name, is_autograd_node) != 0) {
+    if (nodes.get(all.name_id(at), is_autograd_node) != 0) {
       state[op] = kWithin;
     } else if (around == kWithin && is_layer(at) && seen_forward.contains(all.key(at))) {
       state[op] = kAgain;
       ++work.count;
-      outermost[all.event(at).name] += all.event(at).dur_ns;
+      outermost[all.name_id(at)] += all.event(at).dur_ns;
       calls.push_back(static_cast<uint32_t>(at));
     }
     if (state[op] != kAgain) continue;
     work.ns += all.ns_at(at);
-    ops[all.event(at).name] += all.ns_at(at);
+    ops[all.name_id(at)] += all.ns_at(at);
   }
   if (work.count < 2) return std::nullopt;
   work.kind = RepeatedWork::Kind::recomputed_forward;
@@ -173,7 +173,7 @@ class Constants {
     const std::string_view name = all_.name(at);
     const auto inputs = all_.inputs(at);
     if (inputs.empty() && all_.trace.inputs.size() == 0) return add_by_name(at);
-    if (inputs.empty() || (chain_.empty() && !makers_.get(all_.event(at).name, makes_numbers)))
+    if (inputs.empty() || (chain_.empty() && !makers_.get(all_.name_id(at), makes_numbers)))
       return false;
     const std::vector<TensorShape> tensors = tensor_inputs(inputs);
     if (tensors.empty()) {
@@ -270,9 +270,8 @@ class Constants {
 
   void close() {
     // A fill alone is memory that something will be written to.
-    const auto made_of = std::count_if(chain_.begin(), chain_.end(), [&](uint32_t at) {
-      return op_class(all_.name(at)) != OpClass::view;
-    });
+    const auto made_of = std::count_if(chain_.begin(), chain_.end(),
+                                       [&](uint32_t at) { return all_.kind(at) != OpClass::view; });
     if (made_of >= (all_.trace.inputs.size() == 0 ? kNamedChain : 2)) {
       std::vector<uint64_t> signature;
       signature.reserve(chain_.size());
@@ -297,7 +296,7 @@ class Constants {
         for (size_t at = root; at < all_.ops.size() && all_.event(at).ts_ns < e.end_ns(); ++at) {
           if (all_.event(at).tid != e.tid || all_.event(at).pid != e.pid) continue;
           work.ns += all_.ns_at(at);
-          ops[all_.event(at).name] += all_.ns_at(at);
+          ops[all_.name_id(at)] += all_.ns_at(at);
         }
       }
     }

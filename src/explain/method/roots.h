@@ -69,6 +69,8 @@ class Roots {
   size_t size() const { return list_.size(); }
   uint32_t at(size_t root) const { return list_[root]; }  // a position in CountedOps::ops
   std::string_view name(size_t root) const { return all_.name(list_[root]); }
+  std::string_view base(size_t root) const { return all_.base(list_[root]); }
+  OpClass kind(size_t root) const { return all_.kind(list_[root]); }
   const std::vector<uint32_t>& within(size_t root) const { return within_[root]; }
   uint32_t of(size_t at) const { return of_[at]; }
   int64_t sequence(size_t root) const {
@@ -78,7 +80,7 @@ class Roots {
   uint32_t step(size_t root) const { return all_.links.step[all_.ops[list_[root]]]; }
   bool has(size_t root, std::string_view base) const {
     return std::any_of(within_[root].begin(), within_[root].end(), [&](uint32_t at) {
-      return all_.name(at).starts_with("aten::") && aten_base(all_.name(at)) == base;
+      return all_.name(at).starts_with("aten::") && all_.base(at) == base;
     });
   }
   // Adds the times of all that it calls; returns their sum.
@@ -86,7 +88,7 @@ class Roots {
     int64_t ns = 0;
     for (const uint32_t at : within_[root]) {
       ns += all_.ns_at(at);
-      times.add(all_.event(at).name, all_.ns_at(at));
+      times.add(all_.name_id(at), all_.ns_at(at));
     }
     return ns;
   }

@@ -87,7 +87,7 @@ class Rows : AskedSearch {
       const std::string_view base = asked_.base(j);
       const auto in = asked_.inputs(j);
       if (!reads(j, *dims)) continue;
-      if (base == "mul" || op_class(asked_.name(j)) == OpClass::copy) {
+      if (base == "mul" || asked_.kind(j) == OpClass::copy) {
         between.push_back(j);
         continue;
       }
@@ -144,7 +144,7 @@ class Rows : AskedSearch {
   bool is_filled(size_t i, const Dims& dims) const {
     const std::string_view base = asked_.base(i);
     const auto in = asked_.inputs(i);
-    if (op_class(asked_.name(i)) == OpClass::fill || base.ends_with("_like"))
+    if (asked_.kind(i) == OpClass::fill || base.ends_with("_like"))
       return !in.empty() && in[0].dims == dims;
     if (base != "full" && base != "zeros" && base != "new_zeros" && base != "new_full")
       return false;
@@ -178,8 +178,7 @@ class Rows : AskedSearch {
         form.dims = *dims;
         return;
       }
-      if (is_in_place(asked_.name(j)) || op_class(asked_.name(j)) == OpClass::copy)
-        with.push_back(j);
+      if (is_in_place(asked_.name(j)) || asked_.kind(j) == OpClass::copy) with.push_back(j);
     }
   }
 
@@ -254,7 +253,7 @@ class Rows : AskedSearch {
       }
       const bool is_product = is_convolution(base) || is_multiplication(asked_.name(j));
       if (!is_product) {
-        if (reads(j, *dims) && op_class(asked_.name(j)) != OpClass::view) return;
+        if (reads(j, *dims) && asked_.kind(j) != OpClass::view) return;
         continue;
       }
       if (!reads(j, *dims)) continue;
@@ -284,7 +283,7 @@ class Rows : AskedSearch {
       for (const auto& [op, ns] : form.times.list(all_.trace))
         for (const uint32_t call : form.calls)
           if (all_.name(call) == op) {
-            all.times.add(all_.event(call).name, ns);
+            all.times.add(all_.name_id(call), ns);
             break;
           }
     }
@@ -332,7 +331,7 @@ class Rows : AskedSearch {
       }
       if (read.empty()) continue;
       const bool casts = of == "to" || of == "_to_copy" || of == "contiguous" || of == "clone" ||
-                         op_class(asked_.name(i)) == OpClass::pointwise || of == "_weight_norm" ||
+                         asked_.kind(i) == OpClass::pointwise || of == "_weight_norm" ||
                          of == "_weight_norm_interface";
       if (!casts || is_in_place(asked_.name(i))) continue;
       const auto result = output_shape(asked_.name(i), read);

@@ -216,7 +216,7 @@ Said grows(const CountedOps& all, Calls calls) {
 
 Said repeats_input(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
-    if (aten_base(all.name(at)) != "copy") return std::nullopt;
+    if (all.base(at) != "copy") return std::nullopt;
     const auto tensors = tensor_inputs(all.inputs(at));
     if (tensors.size() < 2 || tensors[1].repeats < 2) return std::nullopt;
     // The bias of addmm is such a copy too, and part of the product.
@@ -256,7 +256,7 @@ Said one_hot(const CountedOps& all, Calls calls) {
     for (size_t before = at; before-- > 0 && seen < kLookBack;) {
       if (!all.is_root(before) || all.ops[before] == root) continue;
       ++seen;
-      if (aten_base(all.name(before)) != "one_hot") continue;
+      if (all.base(before) != "one_hot") continue;
       const auto classes = whole_argument(all.inputs(before), 1);
       if (!classes || *classes < 2) continue;
       for (const TensorShape& t : tensors)
@@ -331,7 +331,7 @@ Said one_column(const CountedOps& all, Calls calls) {
 
 Said then_product(const CountedOps& all, Calls calls) {
   return by_call(all, calls, [&](size_t at) -> Said {
-    const std::string_view base = aten_base(all.name(at));
+    const std::string_view base = all.base(at);
     if (base.find("inv") == std::string_view::npos) return std::nullopt;
     const auto inputs = all.inputs(at);
     if (inputs.empty() || inputs[0].dims.size() < 2) return std::nullopt;
@@ -451,7 +451,7 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
     const size_t root = outermost.of(all, at);
     if (root == kNone || !is_product(all.name(outermost.roots[root]))) return std::nullopt;
     const auto tensors = tensor_inputs(all.inputs(outermost.roots[root]));
-    const size_t left = aten_base(all.name(outermost.roots[root])) == "addmm" ? 1 : 0;
+    const size_t left = all.base(outermost.roots[root]) == "addmm" ? 1 : 0;
     if (tensors.size() < left + 2 || tensors[left].dims.size() < 2) return std::nullopt;
     int64_t width = tensors[left].dims.back();
     const int64_t rows = tensors[left].numel() / std::max<int64_t>(1, width);
@@ -461,13 +461,13 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
     std::vector<int64_t> parts;  // columns of what a cat joins
     for (size_t back = 1; back <= std::min(kGatherLookBack, root) && gathered < width; ++back) {
       const uint32_t before = outermost.roots[root - back];
-      const std::string_view base = aten_base(all.name(before));
+      const std::string_view base = all.base(before);
       const auto read = all.inputs(before);
       if (is_product(all.name(before))) {
         // A layer before this one, on the same rows: they were repeated for it already.
         const auto layer = tensor_inputs(read);
-        const size_t of = aten_base(all.name(before)) == "addmm" ? 1 : 0;
-        if (aten_base(all.name(before)) != "linear" || layer.size() < of + 2 || gathered > 0 ||
+        const size_t of = all.base(before) == "addmm" ? 1 : 0;
+        if (all.base(before) != "linear" || layer.size() < of + 2 || gathered > 0 ||
             layer[of].dims.empty() || layer[of + 1].dims.front() != width ||
             layer[of].numel() != rows * layer[of].dims.back())
           break;
@@ -526,15 +526,14 @@ Said diagonal_matrix(const CountedOps& all, const Outermost& outermost, Calls ca
       if (is_factor_or_solve(all.name(outermost.roots[root])))
         for (size_t back = 1; back <= std::min<size_t>(kGatherLookBack, root); ++back) {
           const uint32_t before = outermost.roots[root - back];
-          if (std::find(kMakers.begin(), kMakers.end(), aten_base(all.name(before))) !=
-              kMakers.end())
+          if (std::find(kMakers.begin(), kMakers.end(), all.base(before)) != kMakers.end())
             return loss(CostQuestion::less,
                         fmt::format("its matrix comes from {} as it is: a diagonal matrix is "
                                     "factorised and solved like a full one",
                                     all.name(before)),
                         "divide by the diagonal; Independent(Normal(mean, scale), 1) is the "
                         "MultivariateNormal of a diagonal covariance");
-          if (op_class(all.name(before)) != OpClass::view) break;
+          if (all.kind(before) != OpClass::view) break;
         }
       if (root == 0) break;
     }
@@ -546,7 +545,7 @@ Said diagonal_matrix(const CountedOps& all, const Outermost& outermost, Calls ca
 
 // Transforms of a length with a large prime factor take several times as long.
 Said awkward_length(const CountedOps& all, Calls calls) {
-  const std::string_view base = aten_base(all.name(calls.front()));
+  const std::string_view base = all.base(calls.front());
   if (base != "_fft_r2c" && base != "_fft_c2r" && base != "_fft_c2c") return std::nullopt;
   return by_call(all, calls, [&](size_t at) -> Said {
     const auto inputs = all.inputs(at);
@@ -584,7 +583,7 @@ Said awkward_length(const CountedOps& all, Calls calls) {
 
 // Of a tall or wide matrix full_matrices=True makes a square matrix of vectors that few read.
 Said full_vectors(const CountedOps& all, Calls calls) {
-  if (aten_base(all.name(calls.front())) != "_linalg_svd") return std::nullopt;
+  if (all.base(calls.front()) != "_linalg_svd") return std::nullopt;
   return by_call(all, calls, [&](size_t at) -> Said {
     const auto inputs = all.inputs(at);
     if (inputs.size() < 3 || inputs[0].dims.size() < 2 || inputs[1].concrete != "True" ||
@@ -607,7 +606,7 @@ Said full_vectors(const CountedOps& all, Calls calls) {
 // A softmax over a dimension that is contiguous, of a view in which it is not the last one: a copy
 // is made, along which its elements lie apart.
 Said transposed_softmax(const CountedOps& all, Calls calls) {
-  const std::string_view base = aten_base(all.name(calls.front()));
+  const std::string_view base = all.base(calls.front());
   const bool is_gradient = base == "_log_softmax_backward_data" || base == "_softmax_backward_data";
   if (base != "_log_softmax" && base != "_softmax" && !is_gradient) return std::nullopt;
   return by_call(all, calls, [&](size_t at) -> Said {

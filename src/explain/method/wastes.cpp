@@ -90,7 +90,7 @@ class Wastes : WasteSearch {
     std::set<int64_t> results;
     size_t grown = 0;
     for (size_t at = 0; at < all_.ops.size(); ++at) {
-      if (aten_base(all_.name(at)) != "cat") continue;
+      if (all_.base(at) != "cat") continue;
       int64_t sum = 0;
       int64_t largest = 0;
       for (const TensorShape& part : tensor_inputs(all_.inputs(at))) {
@@ -110,7 +110,7 @@ class Wastes : WasteSearch {
       const auto problem = gemm_problem(all_.name(at), all_.inputs(at));
       if (!problem || problem->shape.batch != 1) continue;
       const GemmShape& s = problem->shape;
-      Rows& rows = by_weight[{all_.event(at).name, s.n, s.k}];
+      Rows& rows = by_weight[{all_.name_id(at), s.n, s.k}];
       if (rows.step_of.try_emplace(s.m, all_.links.step[all_.ops[at]]).second)
         rows.first_seen.push_back(s.m);
       rows.of.emplace_back(static_cast<uint32_t>(at), s.m);
@@ -152,7 +152,7 @@ class Wastes : WasteSearch {
       const bool is_last = i + 1 == rows.of.size();
       const size_t end = is_last ? call + 1 : rows.of[i + 1].first;
       for (size_t at = call; at < end; ++at) {
-        Sizes& sizes = by_op[all_.event(at).name];
+        Sizes& sizes = by_op[all_.name_id(at)];
         sizes.ns += all_.ns_at(at);
         sizes.again_ns += all_.ns_at(at) / m * (m - growth.by);
         int64_t numel = 0;
@@ -367,7 +367,7 @@ class Wastes : WasteSearch {
       if (gets_gradient(matrix)) continue;
       if (calls.is_right && (!calls.has_forward || weights.contains(matrix))) continue;
       OpTimes times;
-      for (const uint32_t at : calls.at) times.add(all_.event(at).name, all_.ns_at(at));
+      for (const uint32_t at : calls.at) times.add(all_.name_id(at), all_.ns_at(at));
       Waste waste;
       waste.kind = WasteKind::constant_matrix;
       waste.title = fmt::format(
@@ -396,7 +396,7 @@ class Wastes : WasteSearch {
     for (size_t r = 0; r < roots_.size(); ++r) {
       if (!is_autograd_node(roots_.name(r))) continue;
       for (const uint32_t at : roots_.within(r)) {
-        if (aten_base(all_.name(at)) != "mm" && aten_base(all_.name(at)) != "addmm") continue;
+        if (all_.base(at) != "mm" && all_.base(at) != "addmm") continue;
         const auto problem = gemm_problem(all_.name(at), all_.inputs(at));
         if (problem && problem->shape.m == matrix[0] && problem->shape.n == matrix[1]) return true;
       }
@@ -423,11 +423,10 @@ class Wastes : WasteSearch {
         if (!is_gemm_op(all_.name(at))) around_ns += all_.ns_at(at);
     };
     for (size_t r = 0; r < roots_.size(); ++r) {
-      const std::string_view base = aten_base(roots_.name(r));
+      const std::string_view base = roots_.base(r);
       // Tensor.unfold is a view along one dimension: two of them are patches.
       const bool is_view = base == "unfold";
-      if (base != "im2col" && !(is_view && r > 0 && aten_base(roots_.name(r - 1)) == "unfold"))
-        continue;
+      if (base != "im2col" && !(is_view && r > 0 && roots_.base(r - 1) == "unfold")) continue;
       for (size_t next = r + 1; next < std::min(roots_.size(), r + 1 + kUnfoldLookAhead); ++next) {
         if (!is_multiplication(roots_.name(next))) continue;
         patches.push_back(roots_.at(r));
@@ -524,7 +523,7 @@ class Wastes : WasteSearch {
   // The share of a tensor that a view or an indexing op takes; nothing if it is neither, or if that
   // is not known.
   std::optional<double> share_taken(size_t root, const Result& result) const {
-    const std::string_view base = aten_base(roots_.name(root));
+    const std::string_view base = roots_.base(root);
     const auto inputs = all_.inputs(roots_.at(root));
     const auto rank = static_cast<int64_t>(result.dims.size());
     const auto numel =
@@ -676,7 +675,7 @@ class Wastes : WasteSearch {
     };
     std::map<std::pair<std::string_view, std::string_view>, Found> by_ops;
     for (size_t r = 0; r < roots_.size(); ++r) {
-      if (is_autograd_node(roots_.name(r)) || op_class(roots_.name(r)) == OpClass::view) continue;
+      if (is_autograd_node(roots_.name(r)) || roots_.kind(r) == OpClass::view) continue;
       const auto result = result_of(r);
       // Long lines of numbers alone: a loop may go through a small one.
       if (!result || (result->dims.size() < 2 && TensorShape{result->dims, {}}.numel() < kLongLine))
@@ -687,12 +686,12 @@ class Wastes : WasteSearch {
       found.calls.push_back(roots_.at(r));
       const size_t before = found.roots.size();
       found.roots.push_back(r);
-      const std::string_view reads = aten_base(roots_.name(cut->reader));
+      const std::string_view reads = roots_.base(cut->reader);
       if (reads == "index" || reads == "index_select")
         add_sources(r, result->dims, found.roots);
       else
         add_elementwise_sources(r, result->dims, found.roots);
-      if (aten_base(roots_.name(cut->reader)) == "slice")
+      if (roots_.base(cut->reader) == "slice")
         found.step = whole_argument(all_.inputs(roots_.at(cut->reader)), 4).value_or(1);
       for (size_t i = before; i < found.roots.size(); ++i)
         if (roots_.sequence(found.roots[i]) >= 0)

@@ -2,7 +2,7 @@
 #include "epilogue/trace/critical_path.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -11,106 +11,11 @@
 #include <vector>
 
 #include "epilogue/trace/time.h"
+#include "explain/index/sort_runs.h"
+#include "explain/path/path_graph.h"
 
 namespace epilogue::trace {
 namespace {
-
-// A run as a graph: moments of host and device, and how long after one the other comes at least.
-class PathGraph {
- public:
-  struct Edge {
-    int64_t weight_ns = 0;
-    uint32_t from = 0;
-    uint32_t to = 0;
-    uint32_t group = 0;
-    uint32_t next = kNone;  // edge to the same moment, once finished
-  };
-  struct Group {
-    PathKind kind = PathKind::kernel;
-    StringId name = 0;
-  };
-
-  // Growing by doubling would be most of what a long trace's graph takes.
-  void reserve(size_t moments, size_t edges) {
-    times_ns_.reserve(moments);
-    step_group_.reserve(moments);
-    has_edge_.reserve(moments);
-    edges_.reserve(edges);
-  }
-  uint32_t add_moment(int64_t time_ns) {
-    times_ns_.push_back(time_ns);
-    step_group_.push_back(kNone);
-    has_edge_.push_back(false);
-    return static_cast<uint32_t>(times_ns_.size() - 1);
-  }
-  // `to` comes at least `weight_ns` after `from`. The recorded times must obey it: a weight above
-  // the distance of the moments is cut to it.
-  void add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind, StringId name = 0);
-  // Once, after all edges: orders the moments, and raises of each one the edge that is nearest to
-  // explain it until it does. From then on solve() without changes gives what was seen.
-  void finish();
-
-  // When each moment comes if the edges of one group take `scale` of their time. Moments without
-  // an edge to them stay where they were.
-  std::vector<int64_t> solve(uint32_t group = kNone, double scale = 1) const;
-  // The edges that decide when the last moment comes, by time: for edge().
-  std::vector<uint32_t> longest_path() const;
-
-  int64_t time_ns(uint32_t moment) const { return times_ns_[moment]; }
-  size_t moments() const { return times_ns_.size(); }
-  Edge edge(uint32_t id) const {
-    if ((id & kStepBit) == 0) return edges_[id];
-    const uint32_t to = id & ~kStepBit;
-    return {times_ns_[to] - times_ns_[to - 1], to - 1, to, step_group_[to], kNone};
-  }
-  // Calls visit(edge) for all, in no order.
-  template <class Visit>
-  void for_each_edge(Visit&& visit) const {
-    for (const Edge& e : edges_) visit(e);
-    for (uint32_t to = 0; to < moments(); ++to)
-      if (step_group_[to] != kNone) visit(edge(kStepBit | to));
-  }
-  const std::vector<Group>& groups() const { return groups_; }
-
- private:
-  // Marks the id of a step; the other bits are the moment that it leads to.
-  static constexpr uint32_t kStepBit = uint32_t{1} << 31;
-
-  // Calls visit(id, edge) for the edges to a moment, in the order in which they were added.
-  template <class Visit>
-  void for_each_edge_to(uint32_t to, Visit&& visit) const {
-    if (step_group_[to] != kNone) visit(kStepBit | to, edge(kStepBit | to));
-    for (uint32_t k = first_edge_[to]; k != kNone; k = edges_[k].next) visit(k, edges_[k]);
-  }
-  bool has_edge_to(uint32_t to) const {
-    return step_group_[to] != kNone || first_edge_[to] != kNone;
-  }
-
-  uint32_t group_of(PathKind kind, StringId name) {
-    const uint64_t key = uint64_t{name} << 8 | static_cast<uint64_t>(kind);
-    const auto [place, is_new] = group_ids_.try_emplace(key, static_cast<uint32_t>(groups_.size()));
-    if (is_new) groups_.push_back({kind, name});
-    return place->second;
-  }
-  // Makes lists of the edges that have one moment there: from first_edge_, by Edge::next.
-  void chain_edges(uint32_t Edge::*moment) {
-    first_edge_.assign(moments(), kNone);
-    for (size_t k = edges_.size(); k-- > 0;)
-      edges_[k].next = std::exchange(first_edge_[edges_[k].*moment], static_cast<uint32_t>(k));
-  }
-  void order_moments();
-
-  std::vector<int64_t> times_ns_;
-  // Most edges are steps: from the moment before, by the whole distance. Only their group is
-  // kept, by the moment that they lead to; kNone: there is none.
-  std::vector<uint32_t> step_group_;
-  std::vector<bool> has_edge_;  // by moment, until finish(): an edge that is no step leads to it
-  std::vector<Edge> edges_;     // the others
-  std::vector<uint32_t> first_edge_;  // by moment: an edge to it, or kNone
-  std::vector<uint32_t> order_;       // moments, each after those that it depends on
-  std::vector<Group> groups_;
-  std::unordered_map<uint64_t, uint32_t> group_ids_;  // by kind and name
-};
 
 // Clocks of host and device agree to this.
 constexpr int64_t kPathClockErrorNs = 2'000;
@@ -151,7 +56,12 @@ class PathBuilder {
   void find_threads();
   void find_work();
   void estimate_latencies();
-  uint32_t outermost_op(uint32_t op) const;
+
+  // Traces of 2021 record steps as ops; these do not count.
+  bool is_outermost(uint32_t op) const {
+    const uint32_t parent = links_.parent[op];
+    return parent == kNone || is_step_op_[trace_.events[parent].name];
+  }
 
   void add_threads();
   void add_thread(const LaneKey& thread, std::vector<uint32_t> spans);
@@ -173,6 +83,8 @@ class PathBuilder {
   const Links& links_;
   PathGraph graph_;
   std::vector<bool> starts_work_;                       // by event
+  std::vector<bool> is_step_op_;                        // by StringId
+  std::vector<bool> waits_for_device_;                  // by StringId
   std::map<LaneKey, std::vector<uint32_t>> threads_;    // ops and calls, by start
   std::map<LaneKey, std::vector<Work>> streams_;        // by start
   std::vector<Call> calls_;                             // by event
@@ -186,92 +98,6 @@ class PathBuilder {
   int64_t stream_waits_ = 0;
   int64_t inferred_waits_ = 0;
 };
-
-void PathGraph::add_edge(uint32_t from, uint32_t to, int64_t weight_ns, PathKind kind,
-                         StringId name) {
-  const int64_t distance_ns = times_ns_[to] - times_ns_[from];
-  const uint32_t group = group_of(kind, name);
-  // The first edge alone, so that edges to a moment keep their order.
-  const bool is_first = !has_edge_[to] && step_group_[to] == kNone;
-  if (is_first && to == from + 1 && distance_ns >= 0 && weight_ns >= distance_ns) {
-    step_group_[to] = group;
-    return;
-  }
-  has_edge_[to] = true;
-  edges_.push_back({std::min(weight_ns, distance_ns), from, to, group, kNone});
-}
-
-// Kahn's algorithm. Moments on a cycle (clocks that disagree) are not ordered: they keep their
-// times.
-void PathGraph::order_moments() {
-  chain_edges(&Edge::from);
-  std::vector<uint32_t> open(moments());
-  for (const Edge& e : edges_) ++open[e.to];
-  for (uint32_t i = 0; i < moments(); ++i)
-    if (step_group_[i] != kNone) ++open[i];
-  order_.reserve(moments());
-  for (uint32_t i = 0; i < moments(); ++i)
-    if (open[i] == 0) order_.push_back(i);
-  const auto close = [&](uint32_t to) {
-    if (--open[to] == 0) order_.push_back(to);
-  };
-  size_t at = 0;
-  while (at < order_.size()) {  // it grows
-    const uint32_t from = order_[at++];
-    if (from + 1 < moments() && step_group_[from + 1] != kNone) close(from + 1);
-    for (uint32_t k = first_edge_[from]; k != kNone; k = edges_[k].next) close(edges_[k].to);
-  }
-}
-
-void PathGraph::finish() {
-  std::exchange(has_edge_, {});
-  order_moments();
-  chain_edges(&Edge::to);
-  const auto slack = [&](const Edge& e) {
-    return times_ns_[e.to] - times_ns_[e.from] - e.weight_ns;
-  };
-  for (uint32_t i = 0; i < moments(); ++i) {
-    uint32_t nearest = first_edge_[i];
-    if (nearest == kNone || step_group_[i] != kNone) continue;  // a step explains it
-    for (uint32_t k = edges_[nearest].next; k != kNone; k = edges_[k].next)
-      if (slack(edges_[k]) < slack(edges_[nearest])) nearest = k;
-    edges_[nearest].weight_ns += slack(edges_[nearest]);
-  }
-}
-
-std::vector<int64_t> PathGraph::solve(uint32_t group, double scale) const {
-  std::vector<int64_t> times = times_ns_;
-  for (const uint32_t to : order_) {
-    if (!has_edge_to(to)) continue;
-    int64_t time_ns = INT64_MIN;
-    for_each_edge_to(to, [&](uint32_t, const Edge& e) {
-      const int64_t weight_ns =
-          e.group != group ? e.weight_ns : std::llround(static_cast<double>(e.weight_ns) * scale);
-      time_ns = std::max(time_ns, times[e.from] + weight_ns);
-    });
-    times[to] = time_ns;
-  }
-  return times;
-}
-
-std::vector<uint32_t> PathGraph::longest_path() const {
-  std::vector<uint32_t> path;
-  if (times_ns_.empty()) return path;
-  auto at = static_cast<uint32_t>(std::max_element(times_ns_.begin(), times_ns_.end()) -
-                                  times_ns_.begin());
-  // No path has more edges than there are moments, unless it is a cycle.
-  while (path.size() < moments()) {
-    uint32_t deciding = kNone;
-    for_each_edge_to(at, [&](uint32_t id, const Edge& e) {
-      if (deciding == kNone && times_ns_[e.from] + e.weight_ns == times_ns_[at]) deciding = id;
-    });
-    if (deciding == kNone) break;
-    path.push_back(deciding);
-    at = edge(deciding).from;
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
-}
 
 // A thread that does nothing for so long may have waited for another thread (the backward pass).
 constexpr int64_t kHandOverNs = 20'000;
@@ -316,13 +142,6 @@ void PathBuilder::release() {
   std::exchange(starts_work_, {});
 }
 
-// Traces of 2021 record steps as ops; these do not count.
-uint32_t PathBuilder::outermost_op(uint32_t op) const {
-  while (links_.parent[op] != kNone && !is_step_op(trace_.name(trace_.events[links_.parent[op]])))
-    op = links_.parent[op];
-  return op;
-}
-
 void PathBuilder::find_syncs() {
   std::unordered_set<int64_t> calls;
   for (uint32_t i = 0; i < trace_.events.size(); ++i) {
@@ -348,15 +167,21 @@ void PathBuilder::find_threads() {
     threads_.try_emplace({e.pid, e.tid});
     if (is_blocking_copy(trace_, trace_.events[i], e)) copies_of_.emplace(call, i);
   }
+  for (StringId id = 0; id < trace_.strings.size(); ++id) {
+    is_step_op_.push_back(is_step_op(trace_.strings[id]));
+    waits_for_device_.push_back(waits_for_device(trace_.strings[id]));
+  }
+  auto thread = threads_.end();  // of the last span: neighbours mostly share it
   for (uint32_t i = 0; i < trace_.events.size(); ++i) {
     const Event& e = trace_.events[i];
     const bool is_call = is_launch_category(e.category);
-    const bool is_span = is_call ? starts_work_[i] || waits_for_device(trace_.name(e))
-                                 : e.category == Category::cpu_op && outermost_op(i) == i &&
-                                       !is_step_op(trace_.name(e));
+    const bool is_span =
+        is_call ? starts_work_[i] || waits_for_device_[e.name]
+                : e.category == Category::cpu_op && is_outermost(i) && !is_step_op_[e.name];
     if (!is_span) continue;
-    if (const auto thread = threads_.find({e.pid, e.tid}); thread != threads_.end())
-      thread->second.push_back(i);
+    const LaneKey key = {e.pid, e.tid};
+    if (thread == threads_.end() || thread->first != key) thread = threads_.find(key);
+    if (thread != threads_.end()) thread->second.push_back(i);
   }
 }
 
@@ -407,8 +232,7 @@ void PathBuilder::add_threads() {
   graph_.reserve(2 * (spans + works), 3 * spans + 4 * works);
   for (auto& [thread, list] : threads_) add_thread(thread, std::move(list));
   threads_.clear();
-  std::sort(calls_.begin(), calls_.end(),
-            [](const Call& a, const Call& b) { return a.event < b.event; });
+  sort_runs(calls_, [](const Call& a, const Call& b) { return a.event < b.event; });
 }
 
 // Null if the call is not on a thread of the graph.
@@ -420,12 +244,13 @@ const PathBuilder::Call* PathBuilder::call_of(uint32_t event) const {
 }
 
 void PathBuilder::add_thread(const LaneKey& thread, std::vector<uint32_t> spans) {
-  std::sort(spans.begin(), spans.end(), [&](uint32_t a, uint32_t b) {
+  sort_runs(spans, [&](uint32_t a, uint32_t b) {
     const Event& x = trace_.events[a];
     const Event& y = trace_.events[b];
     if (x.ts_ns != y.ts_ns) return x.ts_ns < y.ts_ns;
     if (x.dur_ns != y.dur_ns) return x.dur_ns > y.dur_ns;
-    return (x.category == Category::cpu_op) > (y.category == Category::cpu_op);
+    const bool is_op = x.category == Category::cpu_op;
+    return is_op != (y.category == Category::cpu_op) ? is_op : a < b;
   });
   std::vector<Call> open;
   uint32_t last = kNone;
@@ -470,7 +295,7 @@ void PathBuilder::add_host_edge(uint32_t from, uint32_t to, uint32_t span) {
 }
 
 bool PathBuilder::is_wait(uint32_t call) const {
-  return copies_of_.contains(call) || waits_for_device(trace_.name(trace_.events[call]));
+  return waits_for_device_[trace_.events[call].name] || copies_of_.contains(call);
 }
 
 // After a long pause, and at its first op, a thread goes on because of what another one finished in
@@ -690,10 +515,6 @@ bool can_be_faster(PathKind kind) {
          kind == PathKind::launch_call || kind == PathKind::host_between_ops;
 }
 
-int64_t end_of(const std::vector<int64_t>& times) {
-  return *std::max_element(times.begin(), times.end());
-}
-
 // Calls run(start_ns, end_ns, group) for each part of the path, by time.
 template <class Run>
 void for_each_part(const PathGraph& graph, const std::vector<uint32_t>& edges,
@@ -721,8 +542,9 @@ void add_what_ifs(const PathGraph& graph, CriticalPath& path) {
   });
   largest.resize(std::min(largest.size(), kWhatIfGroups));
   for (const uint32_t i : largest) {
-    path.groups[i].if_half_ns = end_of(graph.solve(i, 0.5)) - path.start_ns;
-    path.groups[i].if_none_ns = end_of(graph.solve(i, 0)) - path.start_ns;
+    const PathGraph::Ends ends = graph.ends_if_faster(i);
+    path.groups[i].if_half_ns = ends.if_half_ns - path.start_ns;
+    path.groups[i].if_none_ns = ends.if_none_ns - path.start_ns;
   }
 }
 

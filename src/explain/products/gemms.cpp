@@ -320,7 +320,8 @@ struct GemmGroup {
 
 class Collector {
  public:
-  Collector(const Trace& trace, const Links& links) : trace_(trace), links_(links) {}
+  Collector(const Trace& trace, const Links& links)
+      : trace_(trace), links_(links), op_names_(trace.strings.size()) {}
 
   GemmReport run() {
     count_products();
@@ -362,20 +363,42 @@ class Collector {
     }
   }
 
+  // What names, and lists of arguments, say of ops: each is asked once.
+  struct OpName {
+    bool is_known = false;
+    bool hides_gemms = false;
+    bool is_gemm = false;
+  };
+  OpName op_name(StringId name) {
+    OpName& known = op_names_[name];
+    if (!known.is_known) {
+      const std::string_view text = trace_.strings[name];
+      known = {true, hides_gemms(text), is_gemm_op(text)};
+    }
+    return known;
+  }
+  bool has_problem(const Event& e) {
+    const OpArgs* args = trace_.op_args(e);
+    if (args == nullptr || args->inputs == kNone) return false;
+    const uint64_t key = uint64_t{e.name} << 32 | args->inputs;
+    const auto [known, is_new] = has_problem_.try_emplace(key, false);
+    if (is_new)
+      known->second = gemm_problem(trace_.name(e), trace_.inputs[args->inputs]).has_value();
+    return known->second;
+  }
+
   // The innermost op around the launch that is a product with recorded shapes.
-  Found find_op(uint32_t kernel) const {
+  Found find_op(uint32_t kernel) {
     Found found;
     uint32_t op = links_.op[kernel];
     for (int depth = 0; op != kNone && depth < kMostParents; ++depth) {
       const Event& e = trace_.events[op];
-      const std::string_view name = trace_.name(e);
-      if (hides_gemms(name)) {
+      const OpName name = op_name(e.name);
+      if (name.hides_gemms) {
         found.is_hidden = true;
         return found;
       }
-      const OpArgs* args = trace_.op_args(e);
-      if (found.op == kNone && is_gemm_op(name) && args != nullptr && args->inputs != kNone &&
-          gemm_problem(name, trace_.inputs[args->inputs])) {
+      if (found.op == kNone && name.is_gemm && has_problem(e)) {
         found.op = op;
         found.is_enclosing = depth > 0;
       }
@@ -466,6 +489,8 @@ class Collector {
   const Links& links_;
   std::unordered_map<StringId, KernelName> names_;
   std::unordered_map<uint32_t, int64_t> products_;       // by the op that gives the shapes
+  std::vector<OpName> op_names_;                         // by StringId
+  std::unordered_map<uint64_t, bool> has_problem_;       // by name and arguments
   std::unordered_map<uint32_t, GemmGroup*> last_of_op_;  // the last product that an op launched
   std::map<Key, GemmGroup> groups_;
   GemmReport report_;

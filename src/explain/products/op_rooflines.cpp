@@ -357,20 +357,25 @@ class RooflineCollector {
   }
 
  private:
-  std::optional<OpProblem> problem_of(uint32_t op) const {
+  // Ops of one name and one list of arguments have the same problem.
+  const std::optional<OpProblem>& problem_of(uint32_t op) {
+    static const std::optional<OpProblem> kNoProblem;
     const Event& e = trace_.events[op];
     const OpArgs* args = trace_.op_args(e);
     if (e.category != Category::cpu_op || args == nullptr || args->inputs == kNone)
-      return std::nullopt;
-    return op_problem(trace_.name(e), trace_.inputs[args->inputs]);
+      return kNoProblem;
+    const uint64_t key = uint64_t{e.name} << 32 | args->inputs;
+    const auto [place, is_new] = problems_.try_emplace(key);
+    if (is_new) place->second = op_problem(trace_.name(e), trace_.inputs[args->inputs]);
+    return place->second;
   }
 
   // The innermost op that is of one of the kinds. One that only calls another does not own what
   // that launches, but for kinds that are made of inner ops.
-  std::optional<std::pair<uint32_t, OpProblem>> find_owner(uint32_t work) const {
+  std::optional<std::pair<uint32_t, OpProblem>> find_owner(uint32_t work) {
     uint32_t op = links_.op[work];
     for (int depth = 0; op != kNone && depth < kMostParentsOfKernel; ++depth) {
-      if (const auto problem = problem_of(op)) {
+      if (const auto& problem = problem_of(op)) {
         if (depth > 0 && !owns_inner_kernels(problem->kind)) return {};
         return std::pair(op, *problem);
       }
@@ -400,9 +405,12 @@ class RooflineCollector {
 
   void add_run(uint32_t op, const OpRun& run) {
     const Event& e = trace_.events[op];
-    const auto inputs = trace_.inputs[trace_.op_args(e)->inputs];
+    const uint32_t list = trace_.op_args(e)->inputs;
+    const auto inputs = trace_.inputs[list];
     const OpProblem& problem = run.problem;
-    const Key key{e.name, run.device, problem.flops.value_or(-1), tensors_text(inputs, true)};
+    const auto [text, is_new] = texts_.try_emplace(list);
+    if (is_new) text->second = tensors_text(inputs, true);
+    const Key key{e.name, run.device, problem.flops.value_or(-1), text->second};
     RooflineGroup& group = groups_[key];
     if (group.kernel == kNone) {
       group.kernel = run.longest;
@@ -466,7 +474,9 @@ class RooflineCollector {
   using Key = std::tuple<StringId, int32_t, double, std::string>;
   const Trace& trace_;
   const Links& links_;
-  std::unordered_map<uint32_t, OpRun> runs_;  // by op
+  std::unordered_map<uint64_t, std::optional<OpProblem>> problems_;  // by name and arguments
+  std::unordered_map<uint32_t, std::string> texts_;                  // by arguments
+  std::unordered_map<uint32_t, OpRun> runs_;                         // by op
   std::vector<uint32_t> order_;
   std::map<Key, RooflineGroup> groups_;
 };

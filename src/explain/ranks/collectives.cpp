@@ -238,7 +238,7 @@ Collectives collectives(std::span<const RankTrace> ranks) {
     RankDigest& digest = digests.ranks.emplace_back();
     digest.identity.rank = rank_info(rank.trace).rank;
     digest.is_truncated = rank.trace.import.is_truncated;
-    add_collectives(rank, digest);
+    add_collectives(rank, timeline(rank.trace, rank.links).span_ns(), digest);
   }
   return collectives(digests);
 }

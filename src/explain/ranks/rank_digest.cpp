@@ -12,6 +12,7 @@
 #include "explain/index/device_busy.h"
 #include "explain/index/op_tree.h"
 #include "explain/ranks/collective_calls.h"
+#include "explain/timeline/idle_causes.h"
 #include "explain/timeline/work_kind.h"
 #include "trace/step_name.h"
 
@@ -147,7 +148,7 @@ void count_passes(const Trace& trace, RankCollectives& result) {
 
 }  // namespace
 
-void add_collectives(const RankTrace& rank, RankDigest& digest) {
+void add_collectives(const RankTrace& rank, int64_t span_ns, RankDigest& digest) {
   const std::vector<CollectiveCall> calls = collective_calls(rank.trace, rank.links);
   const IntervalSet other_moments = calls.empty() ? IntervalSet() : other_work(rank);
   const Coverage others(other_moments);
@@ -161,7 +162,7 @@ void add_collectives(const RankTrace& rank, RankDigest& digest) {
   add_steps(rank, digest);
   RankCollectives& result = digest.collectives;
   result.rank = rank_info(rank.trace).rank.value_or(0);
-  result.span_ns = timeline(rank.trace, rank.links).span_ns();
+  result.span_ns = span_ns;
   if (!calls.empty()) count_passes(rank.trace, result);
   const IntervalSet all = union_of(rank.trace, calls);
   result.communication_ns = total_ns(all);
@@ -187,8 +188,8 @@ RankWork work_of(WorkKind kind) {
 
 // As the verdict of one trace divides time: compute hides what runs beside it, and communication
 // counts where no other kernel runs.
-std::optional<DeviceTime> device_time(const RankTrace& rank, WorkKinds& kinds) {
-  const Timeline time = timeline(rank.trace, rank.links);
+std::optional<DeviceTime> device_time(const RankTrace& rank, const Timeline& time,
+                                      WorkKinds& kinds) {
   const std::optional<int32_t> device = busiest_device(rank.trace, rank.links);
   if (!device || !time.start_ns) return std::nullopt;
   std::array<std::vector<Interval>, kRankWorks> lists;
@@ -247,10 +248,11 @@ std::string_view rank_work_name(RankWork work) {
   return kNames[static_cast<size_t>(work)];
 }
 
-void add_kernels(const RankTrace& rank, StringPool& names, RankDigest& digest) {
+void add_kernels(const RankTrace& rank, const Timeline& time, StringPool& names,
+                 RankDigest& digest) {
   const Trace& trace = rank.trace;
   WorkKinds kinds(trace);
-  digest.time = device_time(rank, kinds);
+  digest.time = device_time(rank, time, kinds);
   std::unordered_map<StringId, size_t> positions;  // by the trace's own id
   for (const uint32_t i : rank.links.device_work) {
     const Event& e = trace.events[i];
@@ -299,15 +301,19 @@ std::vector<KernelOverRanks> kernels_over_ranks(const RankDigests& digests,
 
 void RankDigests::add(const RankTrace& rank) {
   RankDigest digest;
+  const Timeline time = timeline(rank.trace, rank.links);
   digest.identity = rank_identity(rank.trace, names);
   digest.is_truncated = rank.trace.import.is_truncated;
   digest.has_kernels = rank.links.kernels > 0;
   if (!digest.is_truncated || !rank.links.device_work.empty())
-    digest.bound = judge_time(rank.trace, rank.links).whole.bound;
-  digest.busy_pct = timeline(rank.trace, rank.links).busy_pct();
-  add_collectives(rank, digest);
+    digest.bound = judge_time(rank.trace, rank.links, time,
+                              busiest_device_causes(rank.trace, rank.links, time),
+                              profiler_cost(rank.trace, rank.links))
+                       .whole.bound;
+  digest.busy_pct = time.busy_pct();
+  add_collectives(rank, time.span_ns(), digest);
   add_process_groups(rank.trace, names, digest);
-  add_kernels(rank, names, digest);
+  add_kernels(rank, time, names, digest);
   if (const auto host = host_time(rank.trace, rank.links)) {
     for (const HostRange& range : host->ranges)
       digest.host_ns["range " + range.name] += range.self_ns;

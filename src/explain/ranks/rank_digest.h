@@ -136,7 +136,8 @@ Collectives collectives(const RankDigests& digests);
 // Device time of one rank by kind of work and by kernel; kernels over ranks.
 
 // Fills in RankDigest::time and kernels. Names go to `names`.
-void add_kernels(const RankTrace& rank, StringPool& names, RankDigest& digest);
+void add_kernels(const RankTrace& rank, const Timeline& time, StringPool& names,
+                 RankDigest& digest);
 
 // Over the ranks whose traces are whole and have kernels; the largest first. `rank_numbers` are by
 // position.
@@ -145,7 +146,7 @@ std::vector<KernelOverRanks> kernels_over_ranks(const RankDigests& digests,
 
 // The collectives of one rank, summed by kind.
 
-// Fills in RankDigest::collectives and runs.
-void add_collectives(const RankTrace& rank, RankDigest& digest);
+// Fills in RankDigest::collectives and runs. `span_ns`: of the whole trace.
+void add_collectives(const RankTrace& rank, int64_t span_ns, RankDigest& digest);
 
 }  // namespace epilogue::trace

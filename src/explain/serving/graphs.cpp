@@ -658,8 +658,15 @@ class Reporter {
     }
     for (size_t i = 0; i < work.size(); ++i)
       if (named[i].source == GraphSource::none)
-        named[i] = named_by_kernel(names[i], trace_.events[work[i]].category);
+        named[i] = named_by_kernel_once(names[i], trace_.events[work[i]].category);
     return named;
+  }
+
+  // Layers replay the same kernels again and again.
+  const Named& named_by_kernel_once(std::string_view name, Category category) {
+    const auto [place, is_new] = by_kernel_.try_emplace({name, category});
+    if (is_new) place->second = named_by_kernel(name, category);
+    return place->second;
   }
 
   void add(uint32_t i, const Named& named) {
@@ -706,6 +713,7 @@ class Reporter {
   std::map<uint32_t, std::vector<uint32_t>> replays_;  // by launch call
   std::map<std::vector<StringId>, std::vector<Named>> sequences_;
   std::unordered_map<StringId, Named> annotations_;
+  std::map<std::pair<std::string_view, Category>, Named> by_kernel_;
   std::map<std::tuple<Origin, GraphSource, Confidence, StringId>, Sum> owners_;
 };
 

@@ -27,6 +27,7 @@ bool is_op_or_annotation(const Event& e) {
 // Ranges of one kind, and the device work launched inside each.
 std::vector<CompiledRange> ranges(const Trace& trace, const Links& links,
                                   const std::vector<uint32_t>& events) {
+  if (events.empty()) return {};
   std::map<StringId, CompiledRange> by_name;
   for (const uint32_t i : events) {
     const Event& e = trace.events[i];

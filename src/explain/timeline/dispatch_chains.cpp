@@ -6,6 +6,7 @@
 
 #include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
+#include "explain/timeline/idle_causes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -39,6 +40,7 @@ class Chains {
       : trace_(trace),
         parents_(links.parent),
         tree_(trace, links),
+        names_(name_flags(trace)),
         own_work_(trace.events.size()),
         launches_(trace.events.size()),
         self_ns_(self_times_ns(trace, links)) {
@@ -77,6 +79,20 @@ class Chains {
   }
 
  private:
+  struct NameFlags {
+    bool is_step = false;
+    bool is_data = false;
+  };
+
+  static std::vector<NameFlags> name_flags(const Trace& trace) {
+    std::vector<NameFlags> flags;
+    flags.reserve(trace.strings.size());
+    for (StringId id = 0; id < trace.strings.size(); ++id)
+      flags.push_back({trace.strings[id].starts_with("ProfilerStep#"),
+                       is_data_loading_name(trace.strings[id])});
+    return flags;
+  }
+
   // An op whose children are being summed up.
   struct OpenOp {
     uint32_t op = kNone;
@@ -160,9 +176,10 @@ class Chains {
 
   // Traces of 2021 have data loaders and steps as ops: what they do is not the model's.
   bool is_loading_data(uint32_t op) const {
-    if (trace_.name(trace_.events[op]).starts_with("ProfilerStep#")) return true;
+    if (names_[trace_.events[op].name].is_step) return true;
     for (; op != kNone; op = parents_[op])
-      if (is_data_loading(trace_, trace_.events[op])) return true;
+      if (names_[trace_.events[op].name].is_data && is_data_loading(trace_, trace_.events[op]))
+        return true;
     return false;
   }
 
@@ -192,6 +209,7 @@ class Chains {
   const Trace& trace_;
   const std::vector<uint32_t>& parents_;
   OpTree tree_;
+  std::vector<NameFlags> names_;  // by StringId: a name is asked once, not for each op
   SparseColumn<OwnWork> own_work_;
   std::vector<bool> launches_;  // by event: an op, or one that it calls
   std::vector<int64_t> self_ns_;

@@ -172,6 +172,8 @@ bool is_sync_call_name(std::string_view name) {
   return name.find("Synchronize") != std::string_view::npos;
 }
 
+bool is_data_loading_name(std::string_view name) { return is_data_name(name); }
+
 bool is_data_loading(const Trace& trace, const Event& event) {
   return is_op_or_range(event.category) && is_data_name(trace.name(event));
 }
@@ -227,12 +229,15 @@ class EventWaits {
 };
 
 // The device's first recorded work; of a selection in the whole trace.
-int64_t first_work_ns(const Trace& trace, int32_t device) {
+int64_t first_work_ns(const Trace& trace, const Links& links, int32_t device) {
   int64_t first_ns = INT64_MAX;
-  for_each_event_around(trace, [&](const Event& e) {
+  const auto consider = [&](const Event& e) {
     if (is_device_work(e.category) && e.pid == device && counts_for_span(e))
       first_ns = std::min(first_ns, e.ts_ns);
-  });
+  };
+  for (const uint32_t i : links.device_work) consider(trace.events[i]);
+  if (trace.selection)
+    for (const Event& e : trace.selection->outside) consider(e);
   return first_ns;
 }
 
@@ -241,7 +246,7 @@ int64_t first_work_ns(const Trace& trace, int32_t device) {
 UnsureQueue unsure_queue(const Trace& trace, const Links& links, int32_t device,
                          const IntervalSet& queue) {
   UnsureQueue unsure;
-  unsure.before_first = intersected(queue, {{INT64_MIN, first_work_ns(trace, device)}});
+  unsure.before_first = intersected(queue, {{INT64_MIN, first_work_ns(trace, links, device)}});
   const EventWaits waits(trace);
   std::map<Stream, int64_t> last_launch_ns;  // of the streams that have had work
   std::vector<Interval> behind;
@@ -266,12 +271,31 @@ UnsureQueue unsure_queue(const Trace& trace, const Links& links, int32_t device,
   return unsure;
 }
 
+BusiestDevice busiest_device_causes(const Trace& trace, const Links& links, const Timeline& time) {
+  BusiestDevice busiest;
+  busiest.device = busiest_device(trace, links);
+  if (time.start_ns) busiest.span = {*time.start_ns, *time.end_ns};
+  if (!busiest.device) return busiest;
+  busiest.causes = idle_causes(trace, links, *busiest.device, busiest.span);
+  busiest.unsure = unsure_queue(trace, links, *busiest.device, busiest.causes.of(IdleCause::queue));
+  return busiest;
+}
+
 std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links) {
   const Timeline time = timeline(trace, links);
+  return idle_times(trace, links, time, {});
+}
+
+std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links, const Timeline& time,
+                                   const BusiestDevice& busiest) {
   std::vector<DeviceIdle> list;
   for (const DeviceUse& use : time.devices) {
     if (time.span_ns() <= 0) break;
-    const IdleCauses causes = idle_causes(trace, links, use.device, {*time.start_ns, *time.end_ns});
+    const bool is_known = busiest.device == use.device;
+    const IdleCauses own =
+        is_known ? IdleCauses()
+                 : idle_causes(trace, links, use.device, {*time.start_ns, *time.end_ns});
+    const IdleCauses& causes = is_known ? busiest.causes : own;
     DeviceIdle idle;
     idle.device = use.device;
     for (size_t c = 0; c < kIdleCauses; ++c) {

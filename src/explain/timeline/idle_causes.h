@@ -3,6 +3,9 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "epilogue/trace/time.h"
 #include "explain/index/intervals.h"
@@ -15,6 +18,9 @@ struct IdleCauses {
 
   const IntervalSet& of(IdleCause cause) const { return idle[static_cast<size_t>(cause)]; }
 };
+
+// The name of what is_data_loading() is true of, if it is an op or a range.
+bool is_data_loading_name(std::string_view name);
 
 // A gap of a twentieth of the span: then it is asked what Python function the host was in.
 inline bool is_long_gap(int64_t gap_ns, int64_t span_ns) { return gap_ns * 20 >= span_ns; }
@@ -33,5 +39,22 @@ UnsureQueue unsure_queue(const Trace& trace, const Links& links, int32_t device,
                          const IntervalSet& queue);
 
 IdleCauses idle_causes(const Trace& trace, const Links& links, int32_t device, Interval span);
+
+// The device that worked longest, over the span of the trace. Verdicts, gaps and idle times all
+// read it: each set is a pass over all events.
+struct BusiestDevice {
+  std::optional<int32_t> device;  // empty: no device work, and no sets
+  Interval span;                  // empty: no event has a time
+  IdleCauses causes;
+  UnsureQueue unsure;
+};
+BusiestDevice busiest_device_causes(const Trace& trace, const Links& links, const Timeline& time);
+
+// The functions of the same names, of what is known already.
+std::vector<DeviceIdle> idle_times(const Trace& trace, const Links& links, const Timeline& time,
+                                   const BusiestDevice& busiest);
+// `busiest` is used up: of a long trace its sets are large.
+Verdicts judge_time(const Trace& trace, const Links& links, const Timeline& time,
+                    BusiestDevice busiest, const ProfilerCost& profiler);
 
 }  // namespace epilogue::trace

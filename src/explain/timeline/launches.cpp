@@ -10,12 +10,30 @@ namespace {
 // The label that our own traces have.
 constexpr std::string_view kSynchronousLabel = "KERNEL";
 
+// What the names of calls say, by StringId: a name is asked once.
+struct NameFlags {
+  bool is_sync = false;
+  bool is_kernel_launch = false;
+  bool is_graph_launch = false;
+};
+
+std::vector<NameFlags> name_flags(const Trace& trace) {
+  std::vector<NameFlags> flags;
+  flags.reserve(trace.strings.size());
+  for (StringId id = 0; id < trace.strings.size(); ++id) {
+    const std::string_view name = trace.strings[id];
+    flags.push_back(
+        {is_sync_call_name(name), is_kernel_launch_name(name), is_graph_launch_name(name)});
+  }
+  return flags;
+}
+
 // Calls in which the host waits for the device.
-std::vector<bool> waiting_calls(const Trace& trace, const Links& links) {
+std::vector<bool> waiting_calls(const Trace& trace, const Links& links,
+                                const std::vector<NameFlags>& names) {
   std::vector<bool> waits(trace.events.size());
   for (size_t i = 0; i < trace.events.size(); ++i)
-    waits[i] = is_launch_category(trace.events[i].category) &&
-               is_sync_call_name(trace.name(trace.events[i]));
+    waits[i] = is_launch_category(trace.events[i].category) && names[trace.events[i].name].is_sync;
   for (const uint32_t i : links.device_work) {
     const uint32_t call = links.launch[i];
     if (call != kNone && is_blocking_copy(trace, trace.events[i], trace.events[call]))
@@ -60,18 +78,20 @@ std::vector<CallStats> call_stats(const Trace& trace, const std::vector<bool>& s
     bool starts_work = false;
   };
   std::unordered_map<StringId, Calls> by_name;
+  Calls* calls = nullptr;  // of the last name: most calls in a row are launches
+  StringId last = 0;
   for (size_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     if (!is_counted[i]) continue;
-    Calls& calls = by_name[e.name];
-    calls.times_ns.push_back(e.dur_ns);
-    calls.starts_work = calls.starts_work || starts_work[i];
+    if (calls == nullptr || e.name != last) calls = &by_name[last = e.name];
+    calls->times_ns.push_back(e.dur_ns);
+    calls->starts_work = calls->starts_work || starts_work[i];
   }
   std::vector<CallStats> list;
-  for (auto& [id, calls] : by_name) {
+  for (auto& [id, all] : by_name) {
     const std::string_view name = trace.strings[id];
-    list.push_back({std::string(name), calls.starts_work || is_kernel_launch_name(name),
-                    *distribution(std::move(calls.times_ns))});
+    list.push_back({std::string(name), all.starts_work || is_kernel_launch_name(name),
+                    *distribution(std::move(all.times_ns))});
   }
   std::sort(list.begin(), list.end(), [](const CallStats& a, const CallStats& b) {
     return a.time.total_ns != b.time.total_ns ? a.time.total_ns > b.time.total_ns : a.name < b.name;
@@ -80,15 +100,15 @@ std::vector<CallStats> call_stats(const Trace& trace, const std::vector<bool>& s
 }
 
 void add_calls(const Trace& trace, const Links& links, const std::vector<bool>& starts_work,
-               LaunchStats& stats) {
+               const std::vector<NameFlags>& names, LaunchStats& stats) {
   std::vector<bool> all(trace.events.size());
   std::vector<bool> launches(trace.events.size());
   std::vector<uint32_t> launching;
-  const std::vector<bool> waits = waiting_calls(trace, links);
+  const std::vector<bool> waits = waiting_calls(trace, links, names);
   for (uint32_t i = 0; i < trace.events.size(); ++i) {
     const Event& e = trace.events[i];
     all[i] = is_launch_category(e.category);
-    launches[i] = all[i] && !waits[i] && (starts_work[i] || is_kernel_launch_name(trace.name(e)));
+    launches[i] = all[i] && !waits[i] && (starts_work[i] || names[e.name].is_kernel_launch);
     if (launches[i]) launching.push_back(i);
   }
   stats.calls = call_stats(trace, starts_work, all);
@@ -103,6 +123,7 @@ bool is_synchronous_device(const Trace& trace) { return trace.device_label == kS
 LaunchStats launch_stats(const Trace& trace, const Links& links) {
   LaunchStats stats;
   stats.launches = static_cast<int64_t>(links.launches.size());
+  const std::vector<NameFlags> names = name_flags(trace);
   std::vector<bool> starts_work(trace.events.size());
   std::vector<int64_t> delays_ns;
   int64_t kernels = 0;
@@ -117,7 +138,7 @@ LaunchStats launch_stats(const Trace& trace, const Links& links) {
     ++kernels;
     if (work.ts_ns < launch.ts_ns) ++stats.kernels_before_launch;
     if (is_first) delays_ns.push_back(work.ts_ns - launch.end_ns());
-    if (is_graph_launch_name(trace.name(launch))) {
+    if (names[launch.name].is_graph_launch) {
       ++stats.graph_kernels;
     } else {
       ++stats.kernels_with_launch;
@@ -127,7 +148,7 @@ LaunchStats launch_stats(const Trace& trace, const Links& links) {
   int64_t in_steps = 0;
   int64_t with_work = 0;
   for (const uint32_t i : links.launches) {
-    if (is_graph_launch_name(trace.name(trace.events[i]))) ++stats.graph_launches;
+    if (names[trace.events[i].name].is_graph_launch) ++stats.graph_launches;
     if (links.step[i] != kNone) ++in_steps;
     if (starts_work[i]) ++with_work;
   }
@@ -137,7 +158,7 @@ LaunchStats launch_stats(const Trace& trace, const Links& links) {
   if (!links.steps.empty())
     stats.launches_per_step =
         static_cast<double>(in_steps) / static_cast<double>(links.steps.size());
-  add_calls(trace, links, starts_work, stats);
+  add_calls(trace, links, starts_work, names, stats);
   return stats;
 }
 

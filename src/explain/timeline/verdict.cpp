@@ -248,21 +248,22 @@ struct PartSets {
   IntervalSet& of(TimePart part) { return sets[static_cast<size_t>(part)]; }
 };
 
-PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Interval span) {
+PartSets part_sets(const Trace& trace, const Links& links, BusiestDevice& busiest) {
+  const Interval span = busiest.span;
   std::vector<Interval> compute;
   std::vector<Interval> memory;
   std::vector<Interval> communication;
   WorkKinds kinds(trace);
   for (const uint32_t i : links.device_work) {
     const Event& e = trace.events[i];
-    if (e.category != Category::kernel || e.pid != device) continue;
+    if (e.category != Category::kernel || e.pid != busiest.device) continue;
     const WorkKind kind = kinds.of(i, links);
     (kind == WorkKind::compute  ? compute
      : kind == WorkKind::memory ? memory
                                 : communication)
         .push_back({e.ts_ns, e.end_ns()});
   }
-  IdleCauses causes = idle_causes(trace, links, device, span);
+  IdleCauses& causes = busiest.causes;
   PartSets parts;
   // Communication counts only where no other kernel runs, as in the findings; compute hides what
   // runs beside it.
@@ -271,15 +272,22 @@ PartSets part_sets(const Trace& trace, const Links& links, int32_t device, Inter
   parts.of(TimePart::communication) =
       intersected(subtracted(others, united(std::move(memory))), united(std::move(communication)));
   parts.of(TimePart::memory) = subtracted(others, parts.of(TimePart::communication));
-  IntervalSet host = causes.of(IdleCause::host_in_ops);
-  const IntervalSet& between = causes.of(IdleCause::host_between_ops);
-  host.insert(host.end(), between.begin(), between.end());
+  causes.busy = {};
+  const auto take = [&](IdleCause cause) {
+    return std::move(causes.idle[static_cast<size_t>(cause)]);
+  };
+  const IntervalSet in_ops = take(IdleCause::host_in_ops);
+  const IntervalSet between = take(IdleCause::host_between_ops);
+  // Disjoint sets: merged by start they are one, but for those that touch.
+  std::vector<Interval> host(in_ops.size() + between.size());
+  std::merge(in_ops.begin(), in_ops.end(), between.begin(), between.end(), host.begin(),
+             [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
   parts.of(TimePart::overhead) = united(std::move(host));
-  parts.of(TimePart::launch) = causes.of(IdleCause::launch);
-  parts.of(TimePart::queue) = causes.of(IdleCause::queue);
-  parts.of(TimePart::sync) = causes.of(IdleCause::sync);
-  parts.of(TimePart::data) = causes.of(IdleCause::data);
-  parts.of(TimePart::other) = causes.of(IdleCause::other);
+  parts.of(TimePart::launch) = take(IdleCause::launch);
+  parts.of(TimePart::queue) = take(IdleCause::queue);
+  parts.of(TimePart::sync) = take(IdleCause::sync);
+  parts.of(TimePart::data) = take(IdleCause::data);
+  parts.of(TimePart::other) = take(IdleCause::other);
   return parts;
 }
 
@@ -328,15 +336,12 @@ Bound bound_of(const PartTimes& times) {
 
 class Judge {
  public:
-  Judge(const Trace& trace, const Links& links) : links_(links) {
+  Judge(const Trace& trace, const Links& links, const Timeline& time, BusiestDevice busiest,
+        const ProfilerCost& profiler)
+      : links_(links), span_(busiest.span), unsure_(std::move(busiest.unsure)) {
     std::vector<Region> regions = map_regions(trace, links).regions;
-    const Timeline time = timeline(trace, links);
-    if (time.start_ns) span_ = {*time.start_ns, *time.end_ns};
-    verdicts_.profiler = profiler_cost(trace, links);
-    if (const std::optional<int32_t> device = busiest_device(trace, links)) {
-      parts_ = part_sets(trace, links, *device, span_);
-      unsure_ = unsure_queue(trace, links, *device, parts_.of(TimePart::queue));
-    }
+    verdicts_.profiler = profiler;
+    if (busiest.device) parts_ = part_sets(trace, links, busiest);
     for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
     profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::overhead)],
                       static_cast<int64_t>(verdicts_.profiler.ns_per_op));
@@ -422,6 +427,15 @@ class Judge {
 std::string_view bound_name(Bound bound) { return kBoundNames[static_cast<size_t>(bound)]; }
 std::string_view time_part_name(TimePart part) { return kPartNames[static_cast<size_t>(part)]; }
 
-Verdicts judge_time(const Trace& trace, const Links& links) { return Judge(trace, links).take(); }
+Verdicts judge_time(const Trace& trace, const Links& links, const Timeline& time,
+                    BusiestDevice busiest, const ProfilerCost& profiler) {
+  return Judge(trace, links, time, std::move(busiest), profiler).take();
+}
+
+Verdicts judge_time(const Trace& trace, const Links& links) {
+  const Timeline time = timeline(trace, links);
+  return judge_time(trace, links, time, busiest_device_causes(trace, links, time),
+                    profiler_cost(trace, links));
+}
 
 }  // namespace epilogue::trace

@@ -34,7 +34,7 @@ class WindowPipeline::State {
       const std::lock_guard lock(mutex_);
       is_stopped_ = true;
     }
-    changed_.notify_all();
+    wake_all();
     threads_.clear();  // joins
   }
   State(const State&) = delete;
@@ -44,7 +44,7 @@ class WindowPipeline::State {
     if (is_at_end_) return nullptr;
     if (next_index_ == 0) return first();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ != nullptr || parsed_.contains(next_index_); });
+    has_next_.wait(lock, [&] { return error_ != nullptr || parsed_.contains(next_index_); });
     if (error_ != nullptr) std::rethrow_exception(error_);
     auto window = std::move(parsed_.extract(next_index_++).mapped());
     is_at_end_ = window->is_last || window->failure.has_value();
@@ -57,7 +57,7 @@ class WindowPipeline::State {
       free_.push_back(std::move(window));
       --in_flight_;
     }
-    changed_.notify_all();
+    has_free_.notify_one();
   }
 
  private:
@@ -74,8 +74,14 @@ class WindowPipeline::State {
         if (error_ == nullptr) error_ = std::current_exception();
         is_stopped_ = true;
       }
-      changed_.notify_all();
+      wake_all();
     }
+  }
+
+  void wake_all() {
+    has_free_.notify_all();
+    has_read_.notify_all();
+    has_next_.notify_all();
   }
 
   // Most traces are small: threads start when the first window turns out not to be the last.
@@ -104,7 +110,7 @@ class WindowPipeline::State {
 
   std::unique_ptr<TextWindow> take_free() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_stopped_ || in_flight_ < max_in_flight_; });
+    has_free_.wait(lock, [&] { return is_stopped_ || in_flight_ < max_in_flight_; });
     if (is_stopped_) return nullptr;
     ++in_flight_;
     if (free_.empty()) {
@@ -144,7 +150,7 @@ class WindowPipeline::State {
       const std::lock_guard lock(mutex_);
       read_.push_back(std::move(window));
     }
-    changed_.notify_all();
+    has_read_.notify_one();
   }
 
   void parse_windows(size_t worker) {
@@ -156,17 +162,19 @@ class WindowPipeline::State {
       window.worker = worker;
       window.is_parsed = true;
       parser.parse(window.text(), window.offset, window.is_last, window.result);
+      bool is_awaited = false;
       {
         const std::lock_guard lock(mutex_);
+        is_awaited = item.first == next_index_;
         parsed_.emplace(item.first, std::move(item.second));
       }
-      changed_.notify_all();
+      if (is_awaited) has_next_.notify_one();
     }
   }
 
   Indexed take_read() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_stopped_ || !read_.empty(); });
+    has_read_.wait(lock, [&] { return is_stopped_ || !read_.empty(); });
     if (is_stopped_) return {0, nullptr};
     Indexed item = std::move(read_.front());
     read_.pop_front();
@@ -183,7 +191,11 @@ class WindowPipeline::State {
   bool is_at_end_ = false;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  // One for each side that waits: what wakes a thread that has nothing to do costs more than it
+  // takes to parse a few events.
+  std::condition_variable has_free_;  // the reader: a window may be filled
+  std::condition_variable has_read_;  // the workers: a window is read
+  std::condition_variable has_next_;  // the caller: the next window is parsed
   std::deque<Indexed> read_;
   std::map<size_t, std::unique_ptr<TextWindow>> parsed_;
   std::vector<std::unique_ptr<TextWindow>> free_;

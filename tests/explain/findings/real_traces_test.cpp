@@ -104,6 +104,51 @@ TEST(RealTraces, IdleTimeIsSavedOnce) {
   EXPECT_GT(traces, 10);
 }
 
+// explain() computes once what several of these read.
+TEST(RealTraces, WhatAnalysesShareGivesWhatEachGivesByItself) {
+  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
+  int traces = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(real_traces_folder())) {
+    const std::string path = entry.path().string();
+    if (!entry.is_regular_file() || path.find(".json") == std::string::npos) continue;
+    const Result<Trace> read = read_trace(path);
+    if (!read.ok()) continue;
+    SCOPED_TRACE(path);
+    ++traces;
+    const Trace& trace = read.value();
+    const Links links = link(trace);
+    const Explanation e = explain(trace, links);
+    const Verdicts verdicts = judge_time(trace, links);
+    EXPECT_EQ(e.verdicts.whole.part_pct, verdicts.whole.part_pct);
+    EXPECT_EQ(e.verdicts.whole.evidence, verdicts.whole.evidence);
+    const std::vector<DeviceIdle> idle = idle_times(trace, links);
+    ASSERT_EQ(e.idle.size(), idle.size());
+    for (size_t d = 0; d < idle.size(); ++d) {
+      EXPECT_EQ(e.idle[d].device, idle[d].device);
+      EXPECT_EQ(e.idle[d].cause_ns, idle[d].cause_ns);
+    }
+    const std::vector<IdleGap> gaps = idle_gaps(trace, links);
+    ASSERT_EQ(e.gaps.size(), gaps.size());
+    for (size_t g = 0; g < gaps.size(); ++g) {
+      EXPECT_EQ(e.gaps[g].start_ns, gaps[g].start_ns);
+      EXPECT_EQ(e.gaps[g].cause_ns, gaps[g].cause_ns);
+    }
+    const std::vector<Region> own_steps = steps(trace, links);
+    ASSERT_EQ(e.steps.size(), own_steps.size());
+    for (size_t s = 0; s < own_steps.size(); ++s) {
+      EXPECT_EQ(e.steps[s].name, own_steps[s].name);
+      EXPECT_EQ(e.steps[s].device_busy_ns, own_steps[s].device_busy_ns);
+    }
+    const std::vector<HealthItem> items = health(trace, links);
+    ASSERT_EQ(e.health.size(), items.size());
+    for (size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(e.health[i].id, items[i].id);
+      EXPECT_EQ(e.health[i].count, items[i].count);
+    }
+  }
+  EXPECT_GT(traces, 0);
+}
+
 // For whatever a trace holds.
 TEST(RealTraces, TimesAddUp) {
   if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
