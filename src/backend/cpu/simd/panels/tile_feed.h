@@ -9,6 +9,7 @@
 
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/prefetch.h"
+#include "backend/cpu/simd/panels/tile_blocks.h"
 #include "backend/cpu/simd/panels/tiled_rows.h"
 
 namespace epilogue::simd {
