@@ -64,7 +64,12 @@ std::string_view copy_advice(std::string_view name) {
 
 void find_copies(const Explanation& e, const CopiesAsked& asked, std::vector<Finding>& out) {
   const std::vector<OpLoss> copies = asked.found.by_time();
-  const int64_t ns = asked.found.total_ns();
+  // What a Python function that need not run copies is that finding's.
+  int64_t ns = asked.found.total_ns();
+  for (const Waste& waste : e.method.wastes)
+    if (waste.kind == WasteKind::aside_function || waste.kind == WasteKind::piled_hooks)
+      for (const auto& [op, op_ns] : waste.op_ns)
+        if (op == "aten::copy_" || op == "aten::cat") ns -= std::min(ns, op_ns);
   if (ns == 0 || !is_share_of(*e.host, ns, kCopyShare)) return;
   Finding f;
   f.severity = Severity::warning;

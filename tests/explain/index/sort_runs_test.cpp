@@ -10,7 +10,7 @@
 #include "explain/index/op_tree.h"
 #include "support/test.h"
 
-namespace epilogue::trace::explain_test {
+namespace epilogue::trace::sort_runs_test {
 
 using testing::TraceBuilder;
 
@@ -106,4 +106,4 @@ TEST(InnermostAt, FindsOnEachThreadTheSpanThatStartedLastInAnyOrderOfTheFile) {
   }
 }
 
-}  // namespace epilogue::trace::explain_test
+}  // namespace epilogue::trace::sort_runs_test
