@@ -208,7 +208,8 @@ def products_that_ran(call):
     with torch.profiler.profile() as profile:
         call()
     counts = {e.key: e.count for e in profile.key_averages()}
-    return sum(counts.get(k, 0) for k in ("aten::mm", "aten::addmm")), counts.get("epilogue::product", 0)
+    of_engine = [f"epilogue::product{what}" for what in ("", "_hidden", "_gradients")]
+    return tuple(sum(counts.get(k, 0) for k in names) for names in (("aten::mm", "aten::addmm"), of_engine))
 
 
 @pytest.mark.parametrize("products", ["torch", "engine"])
