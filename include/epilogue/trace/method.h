@@ -84,6 +84,7 @@ struct CallLoop {
   bool is_shown = false;
   // Most of it is work on parameters that the iterations share.
   bool is_work = false;
+  int64_t after_backward_ns = 0;  // of wall_ns: behind the last autograd node of a step
 
   int64_t overhead_ns() const { return wall_ns - work_ns; }
 };
@@ -164,6 +165,8 @@ enum class WasteKind : uint8_t {
   aside_function,    // a Python function that programs call rarely: copies, files, new models
   piled_hooks,       // one hook runs many times for a call of its module
   fixed_operand,     // the same table is made ready in every step
+  repeated_transform,  // the same Fourier transform of tensors that nothing makes in between
+  kept_order,          // ops that keep the order before one that reads the order alone
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

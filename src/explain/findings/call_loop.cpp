@@ -72,6 +72,14 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
 
 constexpr double kWorkLoopShare = 0.1;
 
+// A validation, say, which another finding is about.
+bool is_beside_training(const Explanation& e, const CallLoop& loop) {
+  return 2 * loop.after_backward_ns > loop.wall_ns &&
+         std::ranges::any_of(e.method.wastes, [](const Waste& waste) {
+           return waste.kind == WasteKind::beside_training;
+         });
+}
+
 // The same layers run again and again: on the same data that is once too often, on other data it is
 // one batch.
 void find_loops_of_work(const Explanation& e, std::vector<Finding>& out) {
@@ -79,6 +87,7 @@ void find_loops_of_work(const Explanation& e, std::vector<Finding>& out) {
   for (const CallLoop& loop : e.method.loops) {
     const int64_t per_run = loop.iterations / std::max<int64_t>(1, loop.runs);
     if (!loop.is_work || per_run < 2 || to_us(loop.wall_ns) < kWorkLoopShare * wall_us(e)) continue;
+    if (is_beside_training(e, loop)) continue;
     Finding f;
     f.severity = Severity::info;
     f.title = fmt::format(
@@ -114,7 +123,8 @@ constinit const ExplanationRule kWorkLoopRule = {
           return fmt::format(
               "as call-loop, but less than 30 % of the loop is calls and small ops, modules or "
               "gradients show that the iterations share their parameters, and the loop takes {} or "
-              "more; low confidence, and a question",
+              "more; not if most of it is behind the backward pass of a step and beside-training "
+              "is said; low confidence, and a question",
               percent_text(kWorkLoopShare));
         },
     .find = find_loops_of_work,

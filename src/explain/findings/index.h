@@ -75,6 +75,8 @@ extern const ExplanationRule kMadeWeightRule;
 extern const ExplanationRule kHandPenaltyRule;
 extern const ExplanationRule kCompositeOpRule;
 extern const ExplanationRule kRoundTripRule;
+extern const ExplanationRule kRepeatedTransformRule;
+extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
 extern const ExplanationRule kPooledRowsRule;
 extern const ExplanationRule kDenseTargetRule;
@@ -172,6 +174,8 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kHandPenaltyRule,
     &kCompositeOpRule,
     &kRoundTripRule,
+    &kRepeatedTransformRule,
+    &kKeptOrderRule,
     &kUnreadForwardRule,
     &kPooledRowsRule,
     &kDenseTargetRule,

@@ -170,12 +170,15 @@ constinit const ExplanationRule kRepeatedModuleRule = {
     .id = "repeated-module",
     .says =
         "that a loop runs two modules one after the other, of which one may be needed once: the "
-        "first if it reads the same each time, the last if no iteration reads its result",
+        "first if it reads the same each time, the last if no iteration reads its result; or that "
+        "passes differ by dropout alone, and what comes before it may run once",
     .said_if =
         [] {
           return and_share(
               "in a run of inference a module runs 3 times in a step or more with the same ops, "
-              "and another one after it as often; low confidence, and a question");
+              "and another one after it as often; or an outermost module runs 3 times in a step (8 "
+              "times without steps) on the same shapes, with dropout that draws numbers, and what "
+              "comes before the first of them; low confidence, and a question");
         },
     .find = find_wastes_of<WasteKind::repeated_module>};
 
@@ -271,12 +274,15 @@ constinit const ExplanationRule kAllPairsRule = {
 
 constinit const ExplanationRule kOverlappingWindowsRule = {
     .id = "overlapping-windows",
-    .says = "that windows which overlap are reduced one by one",
+    .says =
+        "that windows which overlap are reduced one by one, or that a network of convolutions runs "
+        "on each of them",
     .said_if =
         [] {
           return and_share(
               "a reduction reads the result of `unfold`, whose windows hold each element 4 times "
-              "or more");
+              "or more; or, without a backward pass, a convolution reads a batch of all windows of "
+              "one `unfold` or of several, and they have 4 times the elements or more");
         },
     .find = find_wastes_of<WasteKind::overlapping_windows>,
     .is_needless = true};
@@ -326,9 +332,39 @@ constinit const ExplanationRule kRoundTripRule = {
     .said_if =
         [] {
           return and_share(
-              "`stft` follows `istft` in a step, or `fft_*` its inverse, with views between");
+              "`stft` follows `istft` in a step, or `fft_*` its inverse, with views and padding "
+              "between; its input has the sizes and strides of that result, and the transforms are "
+              "no loop that begins with one and ends with its inverse");
         },
     .find = find_wastes_of<WasteKind::round_trip>,
+    .is_needless = true};
+
+constinit const ExplanationRule kRepeatedTransformRule = {
+    .id = "repeated-transform",
+    .says = "that one tensor may be transformed (FFT) again and again within a step",
+    .said_if =
+        [] {
+          return and_share(
+              "in a run without a backward pass `stft` or `fft_*` runs 4 times in a step or more "
+              "on the same sizes and strides, and at most one op of the step, before the first of "
+              "them, makes such a tensor; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::repeated_transform>};
+
+constinit const ExplanationRule kKeptOrderRule = {
+    .id = "kept-order",
+    .says =
+        "that a softmax or another op which keeps the order runs before an op that reads the "
+        "order alone",
+    .said_if =
+        [] {
+          return and_share(
+              "`softmax`, `log_softmax` (along the same dimension), `sigmoid`, `exp` or `tanh` "
+              "comes right before `topk`, `argmax`, `argsort`, `sort` or `max`, scaled by a number "
+              "or not; no later op of the step reads a tensor of these sizes before one makes it; "
+              "low confidence if the values are read");
+        },
+    .find = find_wastes_of<WasteKind::kept_order>,
     .is_needless = true};
 
 constinit const ExplanationRule kUnreadForwardRule = {

@@ -66,6 +66,15 @@ void find_pieces(const AskedOps& asked, const Places& places, std::vector<Waste>
 // Ops for which another form has a cheaper one (forms.cpp). Adds to `found`.
 void find_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Passes of inference that differ by dropout alone (dropout.cpp). Adds to `found`.
+void find_dropout_passes(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Fourier transforms that need not run (transforms.cpp). Adds to `found`.
+void find_transforms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Ops that keep the order before one that reads the order alone (order.cpp). Adds to `found`.
+void find_kept_orders(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

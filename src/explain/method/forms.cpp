@@ -57,11 +57,11 @@ class Forms : AskedSearch {
   void run() {
     find_composites();
     find_penalties();
-    find_round_trips();
     find_kronecker_products();
     if (asked_.empty() || all_.trace.inputs.size() == 0) return;
     find_pairs();
     find_windows();
+    find_window_networks();
     find_one_hot_products();
     find_made_weights();
   }
@@ -225,6 +225,105 @@ class Forms : AskedSearch {
     }
   }
 
+  // Windows that an op, or two in series, cut of a tensor.
+  struct Windows {
+    Dims dims;
+    int64_t from = 0;  // elements of what they are cut of
+    std::vector<int64_t> sizes;
+  };
+  std::optional<Windows> windows_of(size_t i) const {
+    if (asked_.base(i) != "unfold") return std::nullopt;
+    const auto in = asked_.inputs(i);
+    const auto dim = whole_argument(in, 1);
+    const auto size = whole_argument(in, 2);
+    const auto step = whole_argument(in, 3);
+    if (!dim || !size || !step || *step < 1 || in[0].dims.empty()) return std::nullopt;
+    const auto rank = static_cast<int64_t>(in[0].dims.size());
+    const int64_t d = *dim < 0 ? *dim + rank : *dim;
+    if (d < 0 || d >= rank || in[0].dims[static_cast<size_t>(d)] < *size) return std::nullopt;
+    Windows windows;
+    windows.dims = in[0].dims;
+    windows.from = TensorShape{in[0].dims, {}}.numel();
+    int64_t& count = windows.dims[static_cast<size_t>(d)];
+    count = (count - *size) / *step + 1;
+    windows.dims.push_back(*size);
+    windows.sizes = {*size};
+    return windows;
+  }
+
+  // A network of convolutions on a batch of windows: on the whole it computes each element once.
+  void find_window_networks() {
+    if (all_.has_backward) return;
+    std::map<uint64_t, CostlyForm> forms;
+    std::map<uint64_t, Windows> windows;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      auto of = windows_of(i);
+      if (!of) continue;
+      size_t last = i;
+      for (size_t j = i + 1; j < end_of(i, kWindowReaders); ++j) {
+        const auto more = windows_of(j);
+        if (!more || asked_.inputs(j)[0].dims != of->dims) continue;
+        of->dims = more->dims;
+        of->sizes.push_back(more->sizes[0]);
+        last = j;
+      }
+      const int64_t numel = TensorShape{of->dims, {}}.numel();
+      if (numel < kWindowsOverlap * of->from) continue;
+      if (const auto first = network_on(*of, numel, last)) {
+        CostlyForm& form = forms[asked_.key(i)];
+        take_batch(form, *first);
+        if (form.count++ == 0) form.first = i;
+        form.second = *first;
+        windows[asked_.key(i)] = *of;
+      }
+      i = last;
+    }
+    for (auto& [key, form] : forms) {
+      const Windows& of = windows[key];
+      const int64_t numel = TensorShape{of.dims, {}}.numel();
+      const Dims batch = tensors(form.second)[0].dims;
+      report(WasteKind::overlapping_windows, form,
+             fmt::format("{} runs on {} windows that overlap ({}, from one tensor of {}): {:.0f} "
+                         "times its elements",
+                         asked_.name(form.second), batch[0], sizes_text(batch),
+                         sizes_text(asked_.inputs(form.first)[0].dims),
+                         static_cast<double>(numel) / static_cast<double>(of.from)),
+             {times_of(form), "with what follows on the batch of windows"},
+             "run the network once on the whole image (or signal) and read its map of results at "
+             "every stride: convolutions without padding give the same (a linear layer behind them "
+             "is a convolution with a kernel of the window's size); with padding the edges of "
+             "windows differ, so compare the results; else a larger stride: fewer windows",
+             1 - static_cast<double>(of.from) / static_cast<double>(numel), WasteProof::likely);
+    }
+  }
+
+  // The first convolution that reads all windows as one batch.
+  std::optional<size_t> network_on(const Windows& windows, int64_t numel, size_t last) const {
+    for (size_t j = last + 1; j < end_of(last, kWindowReaders); ++j) {
+      if (!asked_.base(j).starts_with("conv")) continue;
+      const std::vector<TensorShape> read = tensors(j);
+      if (read.size() < 2 || read[0].dims.size() < windows.sizes.size() + 1 ||
+          read[0].dims.size() != read[1].dims.size() || read[0].numel() != numel)
+        return std::nullopt;
+      if (!std::equal(windows.sizes.rbegin(), windows.sizes.rend(), read[0].dims.rbegin()))
+        return std::nullopt;
+      return j;
+    }
+    return std::nullopt;
+  }
+
+  // An op on a batch of as many rows, and those behind it that read such a batch.
+  void take_batch(CostlyForm& form, size_t first) const {
+    const int64_t rows = tensors(first)[0].dims[0];
+    for (size_t j = first; j < asked_.size(); ++j) {
+      const std::vector<TensorShape> read = tensors(j);
+      if (read.empty() || read[0].dims.empty() || read[0].dims[0] != rows ||
+          !asked_.is_same_root(first, j))
+        break;
+      take(form, j);
+    }
+  }
+
   // --- Products with what is mostly zeros
   // -------------------------------------------------------------
 
@@ -348,49 +447,6 @@ class Forms : AskedSearch {
         "apply the factors to the input: F.linear(x, weight) + (x @ down.T) @ up.T (as LoRA does); "
         "for inference merge them once and keep the sum",
         0.9, WasteProof::likely);
-  }
-
-  // --- Round trips
-  // ---------------------------------------------------------------------------------
-
-  // A transform back, and the same transform of its result.
-  void find_round_trips() {
-    using Pair = std::pair<std::string_view, std::string_view>;
-    constexpr std::array<Pair, 7> kInverses = {{{"istft", "stft"},
-                                                {"fft_irfft", "fft_rfft"},
-                                                {"fft_ifft", "fft_fft"},
-                                                {"fft_irfft2", "fft_rfft2"},
-                                                {"fft_ifft2", "fft_fft2"},
-                                                {"fft_irfftn", "fft_rfftn"},
-                                                {"fft_ifftn", "fft_fftn"}}};
-    std::map<std::string_view, CostlyForm> forms;
-    for (size_t i = 0; i + 1 < asked_.size(); ++i) {
-      const auto pair = std::find_if(kInverses.begin(), kInverses.end(),
-                                     [&](const Pair& p) { return p.first == asked_.base(i); });
-      if (pair == kInverses.end()) continue;
-      for (size_t j = i + 1; j < std::min(asked_.size(), i + kProductWithin); ++j) {
-        const std::string_view base = asked_.base(j);
-        if (base == "pad" || asked_.kind(j) == OpClass::view) continue;
-        if (base != pair->second) break;
-        // The next iteration's begins where this one's ends.
-        const uint32_t step = all_.links.step[all_.ops[asked_.at(i)]];
-        if (step == kNone || step != all_.links.step[all_.ops[asked_.at(j)]]) break;
-        CostlyForm& form = forms[asked_.name(i)];
-        take(form, i);
-        take(form, j);
-        if (form.count++ == 0) form.first = i;
-        form.second = j;
-        break;
-      }
-    }
-    for (auto& [name, form] : forms)
-      report(WasteKind::round_trip, form,
-             fmt::format("{} next undoes what {} does", asked_.name(form.second), name),
-             {times_of(form)},
-             "keep the transformed tensor and work on it (mask, scale, or augment the spectrogram "
-             "that "
-             "the model reads itself): neither transform is needed",
-             std::nullopt, WasteProof::likely);
   }
 
   // --- Penalties

@@ -186,7 +186,9 @@ class LoopSearch {
       ++loop.runs;
       loop.iterations += static_cast<int64_t>(run.iterations);
       most_iterations = std::max(most_iterations, run.iterations);
+      const int64_t before_ns = loop.wall_ns;
       add_times(run, loop, by_name, &calls);
+      if (is_after_backward(run)) loop.after_backward_ns += loop.wall_ns - before_ns;
       add_backward(run, loop, by_name);
     }
     if (static_cast<double>(loop.wall_ns) < kLeastLoop * static_cast<double>(all_.wall_ns))
@@ -231,6 +233,17 @@ class LoopSearch {
           "; if each iteration needs the one before, torch.compile or CUDA graphs make the calls "
           "cheaper";
     return loop;
+  }
+
+  // Behind the last autograd node of its step, which has some.
+  bool is_after_backward(const Run& run) const {
+    const uint32_t step = step_of(run.first);
+    if (step == kNone) return false;
+    for (size_t r = run.first; r < roots_.size() && step_of(r) == step; ++r)
+      if (is_node_[r] != 0) return false;
+    for (size_t r = run.first; r-- > 0 && step_of(r) == step;)
+      if (is_node_[r] != 0) return true;
+    return false;
   }
 
   // All that reads parameters in an iteration looks rows up.

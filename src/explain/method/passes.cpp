@@ -640,8 +640,8 @@ class Passes : WasteSearch {
           fmt::format("{} of it in ops that the forward pass runs too", time_text(again_ns)));
       waste.action =
           "take metrics (accuracy, top-k) from the outputs that the loss has read "
-          "(outputs.detach()) instead of calling the model again; evaluate every N steps, under "
-          "no_grad and in eval mode";
+          "(outputs.detach()) instead of calling the model again; validate once an epoch or every "
+          "few hundred steps (every N steps), under no_grad and in eval mode";
     }
     waste.ns = ns;
     waste.proof = WasteProof::question;

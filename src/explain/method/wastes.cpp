@@ -768,6 +768,9 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_column_orders(asked, places, found);
   find_written_rows(asked, places, found);
   find_forms(asked, places, found);
+  find_transforms(asked, places, found);
+  find_dropout_passes(asked, places, found);
+  find_kept_orders(asked, places, found);
   find_pieces(asked, places, found);
   find_fixed_operands(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {

@@ -521,27 +521,8 @@ TEST(FormFindings, BuffersThatAreSentEachTimeAreNamed) {
   EXPECT_EQ(find_finding(run(5), "sent-buffers"), nullptr);
 }
 
-// --- Round trips, layouts, packing
+// --- Layouts, packing
 // -------------------------------------------------------------------
-
-TEST(FormFindings, ATransformOfWhatWasTransformedBackIsARoundTrip) {
-  const auto spectra = [](const char* between) {
-    OpSequence b;
-    for (int i = 0; i < 2; ++i) {
-      b.add("aten::istft", 300);
-      b.add(between, 10);
-      b.add("aten::stft", 300);
-      b.add("aten::mm", 500);
-      b.end_step();
-    }
-    return explain(b);
-  };
-  const Explanation e = spectra("aten::view");
-  const Finding* f = find_finding(e, "round-trip");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::stft next undoes what aten::istft does"), 0U) << f->title;
-  EXPECT_EQ(find_finding(spectra("aten::clamp"), "round-trip"), nullptr) << "the signal is changed";
-}
 
 TEST(FormFindings, ASoftmaxOfATransposedViewCopiesIt) {
   const auto scores = [](bool transposed) {

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings about transforms that need not run, ops that keep an order, networks on windows, and
+// loops behind the backward pass: each with a trace that has it, and with one that just does not.
+#include "epilogue/trace/explain.h"
+#include "explain/findings/find_finding.h"
+#include "explain/findings/op_sequence.h"
+#include "support/test.h"
+
+namespace epilogue::trace::order_findings_test {
+
+using testing::find_finding;
+using testing::kUs;
+using testing::number;
+using testing::OpSequence;
+using testing::scalar;
+using testing::tensor;
+
+// What a good run spends its time on.
+void add_work(OpSequence& b, int64_t us) {
+  b.add("aten::mm", us, {tensor({256, 256}), tensor({256, 256})});
+}
+
+OpInput spectrum(std::vector<int64_t> dims) {
+  return tensor(std::move(dims), "c10::complex<float>");
+}
+
+// --- Transforms
+// ---------------------------------------------------------------------------------------
+
+// A spectrogram that is masked, and transformed back for a model that transforms it again.
+Explanation augmented(const char* between, int64_t length) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    b.add("aten::istft", 300, {spectrum({4, 201, 81}), number(400), number(200)});
+    b.add(between, 10, {tensor({4, 16000}), scalar("[4, 16000]")});
+    b.add("aten::stft", 300, {tensor({4, length}), number(400), number(200)});
+    add_work(b, 500);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, ATransformOfWhatWasTransformedBackIsARoundTrip) {
+  const Explanation e = augmented("aten::view", 16000);
+  const Finding* f = find_finding(e, "round-trip");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::stft next undoes what aten::istft does"), 0U) << f->title;
+  EXPECT_EQ(find_finding(augmented("aten::clamp", 16000), "round-trip"), nullptr)
+      << "the signal is changed";
+  EXPECT_EQ(find_finding(augmented("aten::view", 12000), "round-trip"), nullptr)
+      << "another signal";
+}
+
+// A signal of which the first samples are kept, and a transform of a tensor with these strides.
+Explanation kept(std::vector<int64_t> strides) {
+  OpSequence b;
+  for (int i = 0; i < 2; ++i) {
+    b.add("aten::fft_irfft", 300, {spectrum({4, 8001}), number(16000), number(-1)});
+    b.op("aten::slice", b.at_us * kUs, (b.at_us + 2) * kUs);
+    b.inputs({tensor({4, 16000}), number(1), number(0), number(12000)});
+    b.op("aten::as_strided", b.at_us * kUs, (b.at_us + 1) * kUs);
+    b.inputs({tensor({4, 16000}), scalar("[4, 12000]"), scalar("[16000, 1]")});
+    b.at_us += 2;
+    OpInput read = tensor({4, 12000});
+    read.strides = strides;
+    b.add("aten::fft_rfft", 300, {read, number(16000), number(-1)});
+    add_work(b, 500);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, StridesTellWhetherATransformReadsTheResult) {
+  EXPECT_NE(find_finding(kept({16000, 1}), "round-trip"), nullptr);
+  EXPECT_EQ(find_finding(kept({12000, 1}), "round-trip"), nullptr) << "another tensor";
+}
+
+// Filters that meet a sound of [4, 16000] one by one.
+Explanation filtered(int filters, bool same_sound, int64_t length) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    for (int i = 0; i < filters; ++i) {
+      if (!same_sound) b.add("aten::mul", 5, {tensor({4, 16000}), number(2)});
+      b.add("aten::fft_rfft", 100, {tensor({4, 16000}), number(length), number(-1)});
+      b.add("aten::mul", 30, {spectrum({4, length / 2 + 1}), spectrum({length / 2 + 1})});
+      b.add("aten::fft_irfft", 100, {spectrum({4, length / 2 + 1}), number(length), number(-1)});
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, ALoopThatBeginsWithATransformAndEndsWithOneBackIsNoRoundTrip) {
+  EXPECT_EQ(find_finding(filtered(8, true, 16000), "round-trip"), nullptr)
+      << "each may read the sound";
+  EXPECT_EQ(find_finding(filtered(8, true, 18000), "round-trip"), nullptr);
+}
+
+TEST(OrderFindings, ATransformOfOneSoundForEachFilterIsAQuestion) {
+  const Explanation e = filtered(8, true, 18000);
+  const Finding* f = find_finding(e, "repeated-transform");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::fft_rfft of [4, 16000] runs 8 times in a step"), 0U) << f->title;
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_NE(f->action.find("once before the loop"), std::string::npos) << f->action;
+  EXPECT_NEAR(*f->cost_us, 1600, 1);
+  EXPECT_EQ(find_finding(filtered(8, true, 16000), "repeated-transform"), nullptr)
+      << "a result has its sizes";
+  EXPECT_EQ(find_finding(filtered(8, false, 18000), "repeated-transform"), nullptr)
+      << "other sounds";
+  EXPECT_EQ(find_finding(filtered(2, true, 18000), "repeated-transform"), nullptr) << "few";
+}
+
+// --- Orders
+// -------------------------------------------------------------------------------------------
+
+Explanation ranked(const char* op, int64_t dim, const char* reader, const char* behind) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    add_work(b, 300);
+    b.add("aten::div", 50, {tensor({64, 5000}), tensor({}, "double")});
+    b.add(op, 150, {tensor({64, 5000}), number(dim)});
+    b.add(reader, 200,
+          {tensor({64, 5000}), number(20), number(-1), scalar("True"), scalar("True")});
+    if (std::string_view(behind) == "aten::sum")
+      b.add(behind, 10, {tensor({64, 20}), scalar("[1]")});
+    else if (*behind != 0)
+      b.add(behind, 10, {tensor({64, 5000})});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, ASoftmaxKeepsTheOrderThatTopkReads) {
+  const Explanation e = ranked("aten::softmax", 1, "aten::topk", "");
+  const Finding* f = find_finding(e, "kept-order");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::topk of [64, 5000] gives the same places without aten::div and "
+                          "aten::softmax before it"),
+            0U)
+      << f->title;
+  EXPECT_NEAR(*f->saving_us, 400, 1);
+  EXPECT_NE(f->action.find("topk of the raw scores"), std::string::npos) << f->action;
+  EXPECT_EQ(find_finding(ranked("aten::softmax", 0, "aten::topk", ""), "kept-order"), nullptr)
+      << "along another dimension";
+  EXPECT_EQ(find_finding(ranked("aten::abs", 1, "aten::topk", ""), "kept-order"), nullptr);
+  EXPECT_EQ(find_finding(ranked("aten::softmax", 1, "aten::multinomial", ""), "kept-order"),
+            nullptr)
+      << "chances are read";
+  EXPECT_EQ(find_finding(ranked("aten::softmax", 1, "aten::topk", "aten::log"), "kept-order"),
+            nullptr)
+      << "they are read again";
+  const Explanation values = ranked("aten::softmax", 1, "aten::topk", "aten::sum");
+  ASSERT_NE(f = find_finding(values, "kept-order"), nullptr);
+  EXPECT_EQ(f->confidence, Confidence::low) << "values are read";
+  EXPECT_FALSE(f->saving_us);
+}
+
+// --- Windows
+// ------------------------------------------------------------------------------------------
+
+Explanation scanned(int64_t step, bool trained) {
+  OpSequence b;
+  const int64_t count = (160 - 32) / step + 1;
+  for (int64_t i = 0; i < 2; ++i) {
+    b.add("aten::unfold", 5, {tensor({1, 3, 160, 160}), number(2), number(32), number(step)});
+    b.add("aten::unfold", 5, {tensor({1, 3, count, 160, 32}), number(3), number(32), number(step)});
+    b.add("aten::reshape", 20, {tensor({1, count, count, 3, 32, 32})});
+    b.add("aten::conv2d", 500, {tensor({count * count, 3, 32, 32}), tensor({16, 3, 3, 3})});
+    b.add("aten::relu", 100, {tensor({count * count, 16, 30, 30})});
+    b.add("aten::sigmoid", 200, {tensor({count, count})});
+    if (trained) b.node("ReluBackward0", 10, i, "aten::threshold_backward");
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, ANetworkOnWindowsThatOverlapRunsOnTheWhole) {
+  const Explanation e = scanned(8, false);
+  const Finding* f = find_finding(e, "overlapping-windows");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("aten::conv2d runs on 289 windows that overlap"), 0U) << f->title;
+  EXPECT_NE(f->title.find("12 times its elements"), std::string::npos) << f->title;
+  EXPECT_NEAR(*f->cost_us, 1200, 1);
+  EXPECT_NE(f->action.find("whole image"), std::string::npos);
+  EXPECT_EQ(find_finding(scanned(32, false), "overlapping-windows"), nullptr) << "disjoint";
+  EXPECT_EQ(find_finding(scanned(8, true), "overlapping-windows"), nullptr) << "training";
+}
+
+// --- Passes with dropout
+// ------------------------------------------------------------------------------
+
+Explanation dropped(bool active, int64_t grows) {
+  OpSequence b;
+  for (int64_t pass = 0; pass < 12; ++pass) {
+    b.event(Category::python_function, "nn.Module: Network_0", b.at_us * kUs,
+            (b.at_us + 700) * kUs);
+    b.event(Category::python_function, "nn.Module: Trunk_0", b.at_us * kUs, (b.at_us + 500) * kUs);
+    b.add("aten::conv2d", 500, {tensor({8 + grows * pass, 3, 32, 32}), tensor({16, 3, 3, 3})});
+    b.add_around("aten::dropout", active ? "aten::bernoulli_" : "aten::alias", 100,
+                 {tensor({8, 16})});
+    b.add("aten::linear", 100, {tensor({8, 16}), tensor({10, 16})});
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, WhatComesBeforeTheDropoutOfManyPassesMayRunOnce) {
+  const Explanation e = dropped(true, 0);
+  const Finding* f = find_finding(e, "repeated-module");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("Network_0 runs 12 times in all"), 0U) << f->title;
+  EXPECT_NE(f->title.find("(Trunk_0)"), std::string::npos) << f->title;
+  EXPECT_NEAR(*f->cost_us, 6000, 1);
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_EQ(find_finding(dropped(false, 0), "repeated-module"), nullptr) << "model.eval()";
+  EXPECT_EQ(find_finding(dropped(true, 1), "repeated-module"), nullptr) << "other inputs";
+}
+
+// --- Loops behind the backward pass
+// -------------------------------------------------------------------
+
+// A loop of the model's layers behind the optimizer, or before the backward pass.
+Explanation validated(bool behind) {
+  OpSequence b;
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto loop = [&] {
+      for (int i = 0; i < 16; ++i) {
+        b.add("aten::linear", 200, {tensor({128, 784}), tensor({64, 784})});
+        b.add("aten::relu", 50, {tensor({128, 64})});
+      }
+    };
+    b.add("aten::linear", 200, {tensor({128, 784}), tensor({64, 784})}, 10 * step);
+    if (!behind) loop();
+    b.node("AddmmBackward0", 100, 10 * step, "aten::mm");
+    b.add_around("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+                 "aten::detach", 3);
+    b.annotation("Optimizer.step#SGD.step", b.at_us * kUs, (b.at_us + 50) * kUs);
+    b.add("aten::_foreach_add_", 50);
+    if (behind) loop();
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, ALoopBehindTheBackwardPassIsTheValidation) {
+  const Explanation e = validated(true);
+  const Finding* f = find_finding(e, "beside-training");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->action.find("once an epoch"), std::string::npos) << f->action;
+  EXPECT_EQ(find_finding(e, "work-loop"), nullptr);
+  EXPECT_NE(find_finding(validated(false), "work-loop"), nullptr);
+}
+
+}  // namespace epilogue::trace::order_findings_test
