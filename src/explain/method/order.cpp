@@ -139,8 +139,10 @@ class Orders : AskedSearch {
       chain += (chain.empty() ? "" : " and ") + std::string(asked_.name(j));
       is_scaled = is_scaled || asked_.base(j) == "div" || asked_.base(j) == "mul";
     }
-    std::vector<std::string> evidence = {times_of(form),
-                                         "no other op of the step reads their results"};
+    std::vector<std::string> evidence = {
+        times_of(form),
+        "no other op of the step reads their results; if the program "
+        "returns them, they are needed"};
     if (are_read)
       evidence.push_back(fmt::format("the values that {} gives are read, too", asked_.name(i)));
     if (is_scaled) evidence.emplace_back("if the number that scales them is above zero");
