@@ -35,6 +35,21 @@ def test_opcheck_of_the_compiled_op():
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
 
 
+def test_opcheck_of_ops_that_name_weights():
+    """Those of compiled graphs, in inference: they have no gradients."""
+    x, gate, up, down, *biases = tensors(True, True)
+    tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    for op, args in (
+        (torch.ops.epilogue.kept_mlp, (x, [gate, up, down], biases, "swiglu")),
+        (torch.ops.epilogue.kept_mlp, (x, [gate, down], [None, None], "relu")),
+        (torch.ops.epilogue.linears, (x, [gate, up], [biases[0], None])),
+    ):
+        torch.library.opcheck(op, args, test_utils=tests)
+    got = torch.ops.epilogue.linears(x, [gate, up], [biases[0], None])
+    for y, weight, bias in zip(got, (gate, up), (biases[0], None)):
+        torch.testing.assert_close(y, F.linear(x, weight, bias))
+
+
 def test_opcheck_of_what_keeps_handles():
     ops = torch.ops.epilogue
     weights = [torch.randn(40, 24), torch.randn(16, 40)]
@@ -222,6 +237,8 @@ def test_opcheck_of_experts(gated):
     x, index, weights = torch.randn(5, 20), torch.randint(0, 3, (5, 2)), torch.rand(5, 2)
     torch.library.opcheck(torch.ops.epilogue.experts, (x, index, weights, experts.number, []),
                           test_utils=("test_schema", "test_faketensor"))  # fmt: skip
+    mixture = (x, index, weights, up, down, None, None, None, None, "silu", gated, False, False, 1.702, 7.0, "")
+    torch.library.opcheck(torch.ops.epilogue.mixture, mixture)
     empty: list = []
     given = ([up, down], empty, [up], [down], empty, empty, empty, "swiglu" if gated else "silu", False, False, None,
              1.702, 7.0, "")  # fmt: skip
