@@ -135,7 +135,7 @@ class Visitors {
 // does.
 struct XlaRemedy {
   const ExplanationRule* rule;
-  std::string_view action = "";
+  std::string_view action = {};
 };
 constexpr XlaRemedy kXlaRemedies[] = {
     {&kVerdictRule},

@@ -111,7 +111,7 @@ class Forms : AskedSearch {
     if (!is_whole && asked_.kind(i) != OpClass::pointwise) return std::nullopt;
     const std::vector<TensorShape> tensors = tensor_inputs(asked_.inputs(i));
     if (tensors.size() < 2) return std::nullopt;
-    const auto result = broadcast_dims(std::span(tensors).first(2));
+    auto result = broadcast_dims(std::span(tensors).first(2));
     if (!result || result->size() < 3) return std::nullopt;
     int64_t largest = 1;
     for (size_t t = 0; t < 2; ++t) {

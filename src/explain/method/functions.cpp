@@ -73,7 +73,7 @@ bool sends_objects(std::string_view name) {
 bool is_programs(std::string_view name) {
   return !name.starts_with("torch/") && name.find("/torch/") == std::string_view::npos &&
          !name.starts_with("<") && !name.starts_with(kModulePrefix) && !name.ends_with('>') &&
-         name.find("(") != std::string_view::npos;
+         name.find('(') != std::string_view::npos;
 }
 
 class Functions : WasteSearch {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <span>
 #include <tuple>
 #include <unordered_map>
@@ -274,11 +275,11 @@ class ReferenceOps {
       }
       unknown.push_back(i);
     }
-    for (auto i = unknown.rbegin(); i != unknown.rend(); ++i) {
-      contents_.ops.push_back({contents_.names.intern(trace_.name(trace_.events[*i])),
-                               contents_.names.intern(shapes(trace_.events[*i])), around});
+    for (const uint32_t i : std::views::reverse(unknown)) {
+      contents_.ops.push_back({contents_.names.intern(trace_.name(trace_.events[i])),
+                               contents_.names.intern(shapes(trace_.events[i])), around});
       around = static_cast<uint32_t>(contents_.ops.size() - 1);
-      position_.emplace(*i, around);
+      position_.emplace(i, around);
     }
     return around;
   }
