@@ -181,6 +181,21 @@ def test_cached_weights_are_not_stale():
     assert torch.ops.epilogue.handles() < before
 
 
+def test_what_is_kept_goes_with_the_memory_or_is_the_newest():
+    from epilogue.torch.handle import Kept
+
+    kept = Kept(2)
+    tensors = [torch.empty(4) for _ in range(3)]
+    for i, t in enumerate(tensors):
+        kept.put(i, f"of {i}", [t, t.view(2, 2)])
+    del t
+    assert [kept.get(i) for i in range(3)] == [None, "of 1", "of 2"]
+    del tensors[1]
+    assert [kept.get(i) for i in range(3)] == [None, None, "of 2"] and len(kept) == 1
+    kept.clear()
+    assert len(kept) == 0
+
+
 def test_errors_name_shapes_and_dtypes():
     x, g, u, d, *_ = tensors(True, False)
     cases = [

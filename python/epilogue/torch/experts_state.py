@@ -10,7 +10,6 @@ from torch import fx, nn
 from . import activations, choose, gathered, sharded, signals
 from .fused_class import class_of, is_compiling, unfused_class
 from .layer import hooks_of
-from .match import DTYPES
 from .mixture import Experts
 from .patterns import NoMatch
 from .report import Row
@@ -243,10 +242,7 @@ def _keeps_op(module: nn.Module, args: typing.Any, kwargs: typing.Any) -> bool:
     if tuple(kwargs) != plan.inputs[len(args) :] or len(args) > 3 or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return False
     x, index, weights = (*args, *kwargs.values())
-    up = getattr(module, plan.up)
-    if x.dtype not in DTYPES or x.device.type != "cpu" or up.dtype != x.dtype or index.dtype not in _INDICES:
-        return False
-    if x.dim() != 2 or index.dim() != 2 or (weights.dtype != torch.float32 and weights.dtype != x.dtype):
+    if unfit(x) is not None or _unrouted(x, index, weights) is not None or getattr(module, plan.up).dtype != x.dtype:
         return False
     for name, value in plan.traits:
         if value != "a function" and getattr(module, name) != value:

@@ -8,13 +8,12 @@ products are PyTorch's.
 """
 
 import typing
-import weakref
 
 import torch
 
 from . import activations
 from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
-from .handle import Handle
+from .handle import Handle, Kept
 from .match import Plan
 from .mixture import experts  # noqa: F401  (the same for mixtures of experts)
 
@@ -22,8 +21,7 @@ OptionalTensor = typing.Optional[torch.Tensor]
 _GATED = Plan("forward", "x", ("gate", "up", "down"), "silu", None, True)
 _PLAIN = Plan("forward", "x", ("fc1", "fc2"), "gelu", None, False)
 
-# Handles of calls that name weights alone, by the weights' memory.
-_kept: "dict[int, Handle]" = {}
+_kept = Kept(1024)  # handles of calls that name weights alone, by their numbers
 
 
 def _plan(gated: bool, activation: str) -> Plan:
@@ -76,12 +74,8 @@ def _keep(weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor
     """The number of a handle for weights that kept_mlp or linears meets for the first time. It packs them once, and goes
     with the first of their storages. activation: the engine's name; "none": linear layers of one input."""
     handle = Handle(weights, biases, activation, borrows=True)
-    number = handle.number
-    _kept[number] = handle
-    for given in (*weights, *biases):
-        if given is not None:
-            weakref.finalize(given.untyped_storage(), _kept.pop, number, None).atexit = False
-    return number
+    _kept.put(handle.number, handle, [t for t in (*weights, *biases) if t is not None])
+    return handle.number
 
 
 def clear() -> None:

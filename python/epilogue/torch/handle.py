@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's fused MLP of some weights, released with its owner."""
 
+import collections
 import typing
 import weakref
 
@@ -83,3 +84,28 @@ class Handle:
 
     def refresh(self) -> None:
         torch.ops.epilogue.refresh.default(self.number)
+
+
+class Kept:
+    """What calls that name tensors alone have packed of them, by keys. An entry goes with the first of its tensors' storages;
+    beyond `most` entries the oldest goes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: "collections.OrderedDict[typing.Any, typing.Any]" = collections.OrderedDict()
+
+    def get(self, key: typing.Any) -> typing.Any:
+        return self._entries.get(key)
+
+    def put(self, key: typing.Any, value: typing.Any, tensors: "typing.Iterable[torch.Tensor]") -> None:
+        self._entries[key] = value
+        for tensor in tensors:
+            weakref.finalize(tensor.untyped_storage(), self._entries.pop, key, None).atexit = False
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -14,6 +14,7 @@ import weakref
 import torch
 
 from . import activations
+from .handle import Kept
 
 Tensors = typing.Union[torch.Tensor, typing.Sequence[torch.Tensor]]
 
@@ -100,17 +101,15 @@ def _(x, index, weights, handle, parameters):  # type: ignore[no-untyped-def]
     return x.new_empty((*x.shape[:-1], torch.ops.epilogue.experts_columns.default(handle)))
 
 
-# Of calls with cache=True, by what they name. An entry goes with the first of its weights' storages.
-_kept: "dict[typing.Any, Experts]" = {}
+_kept = Kept(256)  # experts of calls with cache=True, by what they name
 
 
 def _find(key: typing.Any, given: "list[torch.Tensor]", make: "typing.Callable[[], Experts]") -> Experts:
     key = (key, tuple((t.data_ptr(), t.dtype, t.stride(), t.shape) for t in given))
     found = _kept.get(key)
     if found is None:
-        found = _kept[key] = make()
-        for t in given:
-            weakref.finalize(t.untyped_storage(), _kept.pop, key, None).atexit = False
+        found = make()
+        _kept.put(key, found, given)
     return found
 
 

@@ -18,6 +18,8 @@ INT8 = ("torchao",)
 MIXTURES = ("grouped_mm",)  # of whole models with experts: transformers' own way
 PEERS = (*EXACT, *INT8)
 COMPILED = "fused, compiled"  # ours: the fused model by torch.compile with our backend
+_AUTOTUNE = {"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}
+_INDUCTOR = {"autotune": _AUTOTUNE, "torchao": _AUTOTUNE, COMPILED: {"freezing": True}}  # what settings ask of it
 # What a peer's name is to import, and how to get it.
 _PACKAGES = {
     "openvino": ("openvino.torch", "pip install openvino"),
@@ -55,17 +57,13 @@ def installed(settings: "typing.Iterable[str]") -> "list[str]":
 def compiling(setting: str) -> "typing.Iterator[None]":
     """For a module's first call. torch.compile(options=...) does not freeze: Dynamo looks at the
     configuration of the process."""
-    if setting not in ("autotune", "torchao", COMPILED):
+    patches = _INDUCTOR.get(setting)
+    if patches is None:
         yield
         return
     from torch._inductor import config
 
-    if setting == COMPILED:
-        with config.patch({"freezing": True}):
-            yield
-        return
-
-    with config.patch({"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}):
+    with config.patch(patches):
         yield
 
 

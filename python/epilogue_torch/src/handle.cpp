@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "handle.h"
 
-#include <torch/csrc/stable/ops.h>
-
 #include <algorithm>
 #include <shared_mutex>
 #include <stdexcept>
@@ -253,7 +251,8 @@ struct KeptKey {
 struct KeptHash {
   size_t operator()(const KeptKey& key) const {
     size_t sum = std::hash<std::string>()(key.activation);
-    for (const int64_t word : key.words) sum = (sum ^ static_cast<size_t>(word)) * 0x9e3779b97f4a7c15U;
+    for (const int64_t word : key.words)
+      sum = (sum ^ static_cast<size_t>(word)) * 0x9e3779b97f4a7c15U;
     return sum;
   }
 };
@@ -277,21 +276,7 @@ Kept& all_kept() {
   return *all;
 }
 
-bool has_no_version(const Torch& tensor) {
-  StableIValue stack[] = {torch::stable::detail::from(tensor)};
-  TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::is_inference", "", stack, TORCH_ABI_VERSION));
-  return torch::stable::detail::to<bool>(stack[0]);
-}
-
-int64_t keep_in_python(const std::vector<Torch>& weights,
-                       const std::vector<std::optional<Torch>>& biases,
-                       const std::string& activation) {
-  StableIValue stack[] = {torch::stable::detail::from(weights), torch::stable::detail::from(biases),
-                          torch::stable::detail::from(activation)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("epilogue::keep", "", stack, TORCH_ABI_VERSION));
-  return torch::stable::detail::to<int64_t>(stack[0]);
-}
+bool has_no_version(const Torch& tensor) { return ask<bool>("aten::is_inference", tensor); }
 
 }  // namespace
 
@@ -312,15 +297,8 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
   }
   if (std::ranges::any_of(parameters, has_no_version)) {
     parameters.clear();
-    return std::make_shared<Handle>(Request{.parameters = {},
-                                            .weights = weights,
-                                            .biases = biases,
-                                            .activation = activation,
-                                            .dtype = {},
-                                            .bits = {},
-                                            .norms = std::vector<std::optional<Torch>>(4),
-                                            .forms = {"none", "product", "none", "none"},
-                                            .eps = {1e-5, 1e-5}});
+    return std::make_shared<Handle>(
+        Request{.parameters = {}, .weights = weights, .biases = biases, .activation = activation});
   }
   Kept& all = all_kept();
   {
@@ -330,7 +308,7 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
       if (auto handle = known->second.lock()) return handle;
   }
   // Without the lock: Python has one of its own.
-  auto handle = find(keep_in_python(weights, biases, activation));
+  auto handle = find(ask<int64_t>("epilogue::keep", weights, biases, activation));
   const std::unique_lock lock(all.mutex);
   std::erase_if(all.by_memory, [](const auto& entry) { return entry.second.expired(); });
   all.by_memory.insert_or_assign(std::move(key), handle);

@@ -19,12 +19,14 @@ struct Request {
   std::vector<Torch> weights;
   std::vector<std::optional<Torch>> biases;  // one per weight
   std::string activation;  // a name of epilogue::nn::Activation; "none": linear layers side by side
-  std::optional<torch::headeronly::ScalarType>
-      dtype;                                // to compute in: the weights' own, or autocast's
-  std::string bits;                         // fewer bits by their name, or empty
-  std::vector<std::optional<Torch>> norms;  // weight and bias of the norm before, of that after
-  std::vector<std::string> forms;           // norm, form of its weight, post norm, its kind
-  std::vector<double> eps;                  // of the norm before, of that after
+  // To compute in: the weights' own, or autocast's.
+  std::optional<torch::headeronly::ScalarType> dtype = {};
+  std::string bits = {};  // fewer bits by their name, or empty
+  // Weight and bias of the norm before, of that after.
+  std::vector<std::optional<Torch>> norms = std::vector<std::optional<Torch>>(4);
+  // Norm, form of its weight, post norm, its kind.
+  std::vector<std::string> forms = {"none", "product", "none", "none"};
+  std::vector<double> eps = {1e-5, 1e-5};  // of the norm before, of that after
   bool residual = false;
   bool borrows = false;  // the caller names the parameters at each call, and keeps their memory
   // Instead of `weights`: weights that are rounded already. `bits` is of the rows then.

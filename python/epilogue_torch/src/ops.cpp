@@ -132,7 +132,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "prepare(Tensor[] parameters, Tensor[] weights, Tensor?[] biases, str activation, "
       "ScalarType? dtype, "
-      "str bits, Tensor?[] norms, str[] forms, float[] eps, bool residual, bool borrows=False) -> int");
+      "str bits, Tensor?[] norms, str[] forms, float[] eps, bool residual, bool borrows=False) -> "
+      "int");
   m.def(
       "prepare_rounded(Tensor[] parameters, Tensor[] steps, Tensor[] scales, Tensor?[] zeros, "
       "int[] inputs, int[] groups, Tensor?[] biases, str activation, ScalarType dtype, str bits, "
@@ -142,8 +143,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "-> ()");
   m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
-  m.def(
-      "kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation) -> Tensor");
+  m.def("kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation) -> Tensor");
   m.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
   m.def("columns(int handle) -> int");
   m.def("widths(int handle) -> int[]");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <epilogue/epilogue.h>
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
 #include <string>
@@ -24,6 +25,14 @@ epilogue::Tensor view_of(const Torch& tensor, const char* what);
 // Tensors of a rounded weight, and memory for one: with bytes (Byte) beside the dtypes of weights.
 // Contiguous; the engine's tensor keeps the memory alive.
 epilogue::Tensor part_of(const Torch& tensor, const char* what);
+
+// What an op of torch's dispatcher says, for which the stable ABI has no function.
+template <class Result, class... Args>
+Result ask(const char* op, const Args&... args) {
+  StableIValue stack[] = {torch::stable::detail::from(args)...};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(op, "", stack, TORCH_ABI_VERSION));
+  return torch::stable::detail::to<Result>(stack[0]);
+}
 
 // Fresh memory of torch's: [sizes], contiguous, of `like`'s dtype.
 Torch empty_like_rows(const Torch& like, epilogue::Dims sizes);

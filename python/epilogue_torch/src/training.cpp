@@ -44,6 +44,22 @@ Torch mlp_hidden(Torch gate, OptionalTorch up, std::string activation) {
   return out;
 }
 
+// Results of a pass backward over what stands between an MLP's products, beside gate.
+struct GradientResults {
+  GradientResults(const Torch& gate, const epilogue::Dims& sizes, bool has_up)
+      : hidden(empty_like_rows(gate, sizes)),
+        d_gate(empty_like_rows(gate, sizes)),
+        d_up(empty_like_rows(gate, has_up ? sizes : epilogue::Dims{0})),
+        views{view_of(hidden, "hidden"), view_of(d_gate, "d_gate"),
+              has_up ? view_of(d_up, "d_up") : Tensor()} {}
+  std::tuple<Torch, Torch, Torch> take() const { return {hidden, d_gate, d_up}; }
+
+  Torch hidden;
+  Torch d_gate;
+  Torch d_up;
+  epilogue::MlpGradients views;
+};
+
 std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, OptionalTorch up,
                                               std::string activation) {
   const epilogue::NoGrad no_grad;
@@ -52,14 +68,10 @@ std::tuple<Torch, Torch, Torch> mlp_gradients(Torch d_hidden, Torch gate, Option
   const Tensor in = contiguous_of(gate, "gate");
   require_like(gate, up, "up");
   require_like(gate, d_hidden, "d_hidden");
-  Torch hidden = empty_like_rows(gate, in.sizes());
-  Torch d_gate = empty_like_rows(gate, in.sizes());
-  Torch d_up = empty_like_rows(gate, up ? in.sizes() : epilogue::Dims{0});
-  epilogue::MlpGradients out{view_of(hidden, "hidden"), view_of(d_gate, "d_gate"), {}};
-  if (up) out.up = view_of(d_up, "d_up");
+  const GradientResults out(gate, in.sizes(), up.has_value());
   epilogue::mlp_gradients_into(activation, contiguous_of(d_hidden, "d_hidden"), in,
-                               contiguous_of(up, "up"), out);
-  return {hidden, d_gate, d_up};
+                               contiguous_of(up, "up"), out.views);
+  return out.take();
 }
 
 void require_factors(const Torch& a, const Torch& b) {
@@ -107,14 +119,10 @@ std::tuple<Torch, Torch, Torch> product_gradients(Torch a, Torch b, Torch gate, 
   const epilogue::ExecutorScope scope(threads);
   const Tensor in = contiguous_of(gate, "gate");
   require_like(gate, up, "up");
-  Torch hidden = empty_like_rows(gate, in.sizes());
-  Torch d_gate = empty_like_rows(gate, in.sizes());
-  Torch d_up = empty_like_rows(gate, up ? in.sizes() : epilogue::Dims{0});
-  epilogue::MlpGradients out{view_of(hidden, "hidden"), view_of(d_gate, "d_gate"), {}};
-  if (up) out.up = view_of(d_up, "d_up");
+  const GradientResults out(gate, in.sizes(), up.has_value());
   epilogue::product_gradients_into(activation, view_of(a, "a"), view_of(b, "b"), in,
-                                   contiguous_of(up, "up"), out);
-  return {hidden, d_gate, d_up};
+                                   contiguous_of(up, "up"), out.views);
+  return out.take();
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights.h"
 
-#include <torch/csrc/stable/ops.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -27,11 +25,7 @@ uint32_t next_version() {
   return ++version;
 }
 
-int64_t version_of(const Torch& tensor) {
-  StableIValue stack[] = {torch::stable::detail::from(tensor)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::_version", "", stack, TORCH_ABI_VERSION));
-  return torch::stable::detail::to<int64_t>(stack[0]);
-}
+int64_t version_of(const Torch& tensor) { return ask<int64_t>("aten::_version", tensor); }
 
 uint64_t mix(uint64_t sum, uint64_t bits, uint64_t position) {
   return sum + (bits + 0x9e3779b97f4a7c15U) * (2 * position + 0x2545f4914f6cdd1dU);
