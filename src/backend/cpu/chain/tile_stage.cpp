@@ -193,18 +193,6 @@ TileArgs args_of(const StageCall& call, const TiledRows& tiles, int64_t begin) {
   return args;
 }
 
-// How the product is cut; the floats of sums that wait for more of k.
-int64_t choose_blocks(TileArgs& args) {
-  const TiledRows& rows = args.rows;
-  const simd::TileBlocks blocks =
-      simd::tile_blocks(rows.panels(), rows.steps, args.last - args.first);
-  args.chunk = blocks.chunk;
-  args.resident = blocks.resident;
-  args.fetches_rows = blocks.fetches_rows;
-  const bool waits = rows.depth < rows.steps || args.group_steps > 0;
-  return waits ? args.chunk * rows.panels() * kBlockSums : 0;
-}
-
 simd::GroupColumns unpacked_columns_of(const StageCall& call, const TiledRows& rows) {
   const PackedWeights& weights = *call.weights;
   return {weights.groups(), weights.panel(0, 0), weights.panel_bytes(call.padded_k),
@@ -230,17 +218,16 @@ void run_tile_stage(const StageCall& call, const StageFlow& flow, const TiledRow
   args.first = first * blocks_of_panel;
   args.last = std::min(last * blocks_of_panel, tile_blocks_of(call));
   args.overlaps = call.overlap_rows > 0;
-  if (call.prefetches)
-    args.next = !call.weights->layout().has_tiles ? nullptr
-                : last < call.weights->panels()   ? args.weights.at(last * blocks_of_panel, 0)
-                                                  : call.next;
+  if (call.prefetches && call.weights->layout().has_tiles)
+    args.next =
+        last < call.weights->panels() ? args.weights.at(last * blocks_of_panel, 0) : call.next;
   std::optional<simd::GroupColumns> columns;
   if (call.weights->layout().has_groups) {
     columns.emplace(unpacked_columns_of(call, tiles));
     args.columns = &*columns;
     args.group_steps = columns->group_steps();
   }
-  const int64_t waiting = choose_blocks(args);
+  const int64_t waiting = simd::choose_blocks(args);
   const int64_t unpacked = columns ? simd::GroupColumns::floats(tiles.depth) : 0;
   TileFinish work(call, flow, row_scales, row, tiles.rows);
   float* const memory = tile_stage_scratch.get(
@@ -265,7 +252,7 @@ void multiply_tile_slice(const StageCall& call, const TiledRows& tiles, int64_t 
                          float* sums) {
   TileArgs args = args_of(call, tiles, begin);
   args.last = tile_blocks_of(call);
-  const int64_t waiting = choose_blocks(args);
+  const int64_t waiting = simd::choose_blocks(args);
   args.waiting = tile_stage_scratch.get(static_cast<size_t>(waiting));
   args.sums = sums;
   call.kernel->tiles(args);

@@ -50,16 +50,17 @@ T* moved(T* from, int64_t elements) {
 // A block's sums to C.
 class BlockToC final : public TileWork {
  public:
-  // `bias`: f32, one per column of C, where lines take it; `row`: of the first panel.
-  BlockToC(const GemmCall& call, bool makes_lines, const float* bias, int64_t row, int64_t row_end)
-      : c_(call), bias_(bias), row_(row), row_end_(row_end) {
+  // `bias`: f32, one per column of C, where lines take it; `row`: of the first panel; `column`: of
+  // the block of columns 0.
+  BlockToC(const GemmCall& call, bool makes_lines, const float* bias, int64_t row, int64_t row_end,
+           int64_t column)
+      : c_(call), bias_(bias), row_(row), row_end_(row_end), column_(column) {
+    if (adds_matrix(call)) addend_ = static_cast<const uint16_t*>(call.bias.data);
     if (makes_lines) line_function = plain_lines(std::nullopt);
     if (c_.hidden != nullptr) line_function = hidden_lines(c_.hidden->f, c_.hidden->sums);
     is_large_ = exceeds_caches(c_.m * c_.n * static_cast<int64_t>(size_of(c_.c_type)));
   }
 
-  // The block of columns 0 begins at this one.
-  void set_column(int64_t column) { column_ = column; }
   bool is_large() const { return is_large_; }
 
   float* sums() override { return sums_; }
@@ -75,7 +76,7 @@ class BlockToC final : public TileWork {
     lines.out = moved(static_cast<uint16_t*>(c_.c), at);
     lines.stride = c_.c_row_stride;
     lines.columns = std::min(kTileBlock, c_.n - at_column_);
-    lines.addend = adds_matrix(c_) ? static_cast<const uint16_t*>(c_.bias.data) + at : nullptr;
+    lines.addend = moved(addend_, at);
     if (c_.hidden != nullptr) {
       const HiddenElements& e = c_.hidden->elements;
       lines.hidden = {moved(e.gate, at),   moved(e.up, at),     moved(e.d_hidden, at),
@@ -100,8 +101,9 @@ class BlockToC final : public TileWork {
   const float* bias_;
   int64_t row_;
   int64_t row_end_;
+  int64_t column_;
+  const uint16_t* addend_ = nullptr;
   bool is_large_;
-  int64_t column_ = 0;
   int64_t at_row_ = 0;
   int64_t at_column_ = 0;
   int64_t rows_ = 0;
@@ -171,23 +173,15 @@ class TileGemm {
     TileArgs args;
     args.rows = rows;
     args.last = end - begin;
-    const TileBlocks blocks = tile_blocks(rows.panels(), steps_, args.last);
-    const int64_t waiting = rows.depth < steps_ ? blocks.chunk * rows.panels() * kBlockSums : 0;
+    const int64_t waiting = choose_blocks(args);
     float* const memory = tile_feed_scratch.get(static_cast<size_t>(feed_floats + waiting));
     const FedColumns fed = {{at(c_.b, 0, column), c_.b.type, c_.b.col_stride, c_.b.row_stride},
                             c_.n - column,
                             c_.k,
                             reinterpret_cast<char*>(memory)};
     args.fed = &fed;
-    args.chunk = blocks.chunk;
-    args.resident = blocks.resident;
-    args.fetches_rows = blocks.fetches_rows;
     args.waiting = memory + feed_floats;
-    BlockToC work(c_, makes_lines_, bias_, 0, c_.m);
-    work.set_column(column);
-    args.work = &work;
-    plan_.kernel->tiles(args);
-    if (work.is_large()) end_streams();
+    run_tiles(args, 0, c_.m, column);
   }
 
   void widen_bias() {
@@ -224,25 +218,24 @@ class TileGemm {
   void run_rows(int64_t row, int64_t m, int64_t first, int64_t begin, int64_t end) const {
     TileArgs args;
     args.rows = {nullptr, m, steps_, tile_depth(steps_)};
-    const TileBlocks blocks = tile_blocks(args.rows.panels(), steps_, end - begin);
+    args.first = begin;
+    args.last = end;
+    const int64_t waiting = choose_blocks(args);
     const int64_t row_floats = TiledRows::bytes_of(m, steps_) / int64_t{sizeof(float)};
-    const int64_t waiting =
-        args.rows.depth < steps_ ? blocks.chunk * args.rows.panels() * kBlockSums : 0;
     float* const memory = tile_rows_scratch.get(static_cast<size_t>(row_floats + waiting));
     args.rows.data = reinterpret_cast<uint16_t*>(memory);
     pack_tile_rows({at(c_.a, row, 0), c_.a.type, c_.a.row_stride, c_.a.col_stride}, m, c_.k,
                    args.rows, 0);
     args.weights = columns_;
-    args.chunk = blocks.chunk;
-    args.resident = blocks.resident;
-    args.fetches_rows = blocks.fetches_rows;
     args.next = columns_.at(begin, 0);  // the next block of rows begins anew
     args.waiting = memory + row_floats;
-    BlockToC work(c_, makes_lines_, bias_, row, row + m);
-    work.set_column(first * kTileBlock);
+    run_tiles(args, row, row + m, first * kTileBlock);
+  }
+
+  // Rows [row, row_end) of C; block 0 of the columns begins at `column`.
+  void run_tiles(TileArgs& args, int64_t row, int64_t row_end, int64_t column) const {
+    BlockToC work(c_, makes_lines_, bias_, row, row_end, column);
     args.work = &work;
-    args.first = begin;
-    args.last = end;
     plan_.kernel->tiles(args);
     if (work.is_large()) end_streams();
   }

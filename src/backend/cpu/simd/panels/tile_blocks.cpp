@@ -62,6 +62,16 @@ TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns) {
   return blocks;
 }
 
+int64_t choose_blocks(TileArgs& args) {
+  const TiledRows& rows = args.rows;
+  const TileBlocks blocks = tile_blocks(rows.panels(), rows.steps, args.last - args.first);
+  args.chunk = blocks.chunk;
+  args.resident = blocks.resident;
+  args.fetches_rows = blocks.fetches_rows;
+  const bool waits = rows.depth < rows.steps || args.group_steps > 0;
+  return waits ? args.chunk * rows.panels() * kBlockSums : 0;
+}
+
 bool exceeds_caches(int64_t bytes) { return bytes >= 4 * core_caches().l2; }
 
 // A core's share of an L3 is often less than the L3.

@@ -102,6 +102,9 @@ struct TileBlocks {
   bool fetches_rows = false;
 };
 TileBlocks tile_blocks(int64_t panels, int64_t steps, int64_t columns);
+// Cuts a call of these rows, columns and groups so. Returns the floats of sums that wait for more
+// of k.
+int64_t choose_blocks(TileArgs& args);
 // Steps of a block of k (TiledRows::depth), a multiple of `unit`; `buffers`: blocks of the columns
 // that L1 holds at once.
 int64_t tile_depth(int64_t steps, int64_t unit = 1, int64_t buffers = 1);
