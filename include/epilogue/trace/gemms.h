@@ -29,6 +29,11 @@ struct GemmShape {
   int64_t k = 0;
   int64_t batch = 1;
 
+  // Of all batches: 2 m n k each.
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
+           static_cast<double>(batch);
+  }
   auto operator<=>(const GemmShape&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/findings/claims.h"
 #include "explain/findings/index.h"
+#include "explain/index/aten_ops.h"
 
 namespace epilogue::trace {
 namespace {
@@ -13,11 +14,6 @@ constexpr std::array<std::string_view, 11> kCopiers = {
     "aten::to",      "aten::_to_copy", "aten::contiguous", "aten::clone",
     "aten::reshape", "aten::repeat",   "aten::stack",      "aten::copy_",
     "aten::cat",     "aten::float",    "aten::pad"};
-
-bool is_channels_last(const OpInput& t) {
-  return t.dims.size() == 4 && t.strides.size() == 4 && t.dims[1] > 1 && t.strides[1] == 1 &&
-         t.strides[3] == t.dims[1];
-}
 
 // One side of the copy is channels_last, and the other is not.
 bool changes_layout(const VisitedOp& op) {

@@ -14,16 +14,11 @@ constexpr double kOfCaches = 8;        // less waits for memory
 constexpr double kSteadyTimes = 2;     // other work on the machine leaves some calls fast
 constexpr double kFlushedGflops = 10;  // at least, of an ordinary core
 
-double product_flops(const HostProduct& p) {
-  return 2.0 * static_cast<double>(p.shape.m) * static_cast<double>(p.shape.n) *
-         static_cast<double>(p.shape.k) * static_cast<double>(p.shape.batch);
-}
-
 bool is_absurd(const HostProduct& p) {
   if (p.type != "f32" && p.type != "f64") return false;
   const auto fastest = static_cast<double>(p.time.min_ns);
-  return fastest > 0 && product_flops(p) >= kLeastFlops && p.flops_per_byte >= kOfCaches &&
-         product_flops(p) / fastest < kAbsurdGflops &&
+  return fastest > 0 && p.shape.flops() >= kLeastFlops && p.flops_per_byte >= kOfCaches &&
+         p.shape.flops() / fastest < kAbsurdGflops &&
          static_cast<double>(p.time.max_ns) < kSteadyTimes * fastest;
 }
 
@@ -36,7 +31,7 @@ void find_denormal_values(const Explanation& e, std::vector<Finding>& out) {
     if (!is_absurd(p)) continue;
     slow.push_back(&p);
     ns += p.time.total_ns;
-    flops += product_flops(p) * static_cast<double>(p.time.count);
+    flops += p.shape.flops() * static_cast<double>(p.time.count);
   }
   if (slow.empty() || !is_notable(*e.host, ns)) return;
   const HostProduct& worst = *slow.front();

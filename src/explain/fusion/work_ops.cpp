@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "epilogue/trace/kernel_name.h"
+#include "explain/index/by_name.h"
 #include "explain/index/op_tree.h"
 #include "explain/index/sort_runs.h"
 #include "explain/index/sparse_column.h"
@@ -286,9 +287,8 @@ std::optional<PartView> part_view(const Trace& trace, uint32_t inputs) {
 
 // Where each part view stands among the ops.
 std::vector<PartView> part_views(const Trace& trace, const std::vector<WorkOp>& ops) {
-  std::vector<bool> makes_parts(trace.strings.size());
-  for (StringId id = 0; id < trace.strings.size(); ++id)
-    makes_parts[id] = trace.strings[id] == "aten::as_strided";
+  const std::vector<bool> makes_parts =
+      by_name(trace, [](std::string_view name) { return name == "aten::as_strided"; });
   std::unordered_map<uint32_t, std::optional<PartView>> by_inputs;
   std::vector<std::pair<uint32_t, PartView>> found;  // by event
   for (uint32_t i = 0; i < trace.events.size(); ++i) {

@@ -241,9 +241,7 @@ class HostAccount {
     for (auto& [key, sums] : products_) {
       HostProduct& p = sums.product;
       p.time = *distribution(std::move(sums.times_ns));
-      const double flops = 2.0 * static_cast<double>(p.shape.m) * static_cast<double>(p.shape.n) *
-                           static_cast<double>(p.shape.k) * static_cast<double>(p.shape.batch);
-      if (p.time.median_ns > 0) p.gflops = flops / static_cast<double>(p.time.median_ns);
+      if (p.time.median_ns > 0) p.gflops = p.shape.flops() / static_cast<double>(p.time.median_ns);
       if (p.is_dispatch || p.flops_per_byte < kLeastFlopsPerByte) continue;
       double& best = best_gflops[p.type];
       best = std::max(best, p.gflops);

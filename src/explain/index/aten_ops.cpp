@@ -266,6 +266,13 @@ bool has_sparse(std::span<const OpInput> inputs) {
          });
 }
 
+bool is_channels_last(const OpInput& tensor) {
+  const std::vector<int64_t>& dims = tensor.dims;
+  const std::vector<int64_t>& strides = tensor.strides;
+  return dims.size() == 4 && strides.size() == 4 && dims[1] > 1 && strides[1] == 1 &&
+         strides[3] == dims[1];
+}
+
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs) {
   std::vector<TensorShape> tensors;
   const bool are_strides_known = has_strides(inputs);

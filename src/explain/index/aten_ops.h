@@ -64,6 +64,9 @@ struct TensorShape {
 // A tensor among the arguments is sparse: it has sizes and no strides, which the others have.
 bool has_sparse(std::span<const OpInput> inputs);
 
+// Images whose channels lie side by side.
+bool is_channels_last(const OpInput& tensor);
+
 // The tensors among the arguments, lists flattened. The type of a list's element is "" where the
 // trace does not tell it, and that of a sparse tensor, whose bytes no trace tells.
 std::vector<TensorShape> tensor_inputs(std::span<const OpInput> inputs);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "explain/method/asked_search.h"
 
@@ -26,8 +27,12 @@ class FixedOperands : AskedSearch {
     for (size_t i = 0; i < asked_.size(); ++i)
       if (is_statistic(i)) tables.try_emplace(tensors(i)[0].dims);
     if (tables.empty()) return;
-    for (size_t i = 0; i < asked_.size(); ++i)
-      for (auto& [dims, table] : tables) look_at(i, dims, table);
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      const std::vector<TensorShape> of = tensors(i);
+      if (of.empty()) continue;
+      const auto result = output_shape(asked_.name(i), asked_.inputs(i));
+      for (auto& [dims, table] : tables) look_at(i, of, result, dims, table);
+    }
     for (auto& [dims, table] : tables)
       if (!table.is_made && table.is_operand && table.divisions >= kTimes)
         report_table(dims, table);
@@ -50,16 +55,15 @@ class FixedOperands : AskedSearch {
     return !of.empty() && of[0].dims.size() == 2 && of[0].bytes().value_or(0) >= kTableBytes;
   }
 
-  void look_at(size_t i, const Dims& dims, Table& table) const {
-    const std::vector<TensorShape> of = tensors(i);
-    const auto result = output_shape(asked_.name(i), asked_.inputs(i));
-    if (of.empty()) return;
+  // Op i reads `of` and makes `result`.
+  void look_at(size_t i, const std::vector<TensorShape>& of,
+               const std::optional<TensorShape>& result, const Dims& dims, Table& table) const {
     const bool reads_it = of[0].dims == dims;
     if (reads_it && is_statistic(i)) {
       add(i, table);
       return;
     }
-    const OpClass kind = op_class(asked_.name(i));
+    const OpClass kind = asked_.kind(i);
     if (kind == OpClass::pointwise && reads_it) {
       add(i, table);
       const std::string_view base = asked_.base(i);

@@ -245,9 +245,7 @@ class Items {
 
   bool reads_channels_last(uint32_t at) const {
     const auto inputs = all_.inputs(at);
-    if (inputs.empty() || inputs[0].dims.size() != 4 || inputs[0].strides.size() != 4) return false;
-    const auto& [dims, strides] = std::tie(inputs[0].dims, inputs[0].strides);
-    return dims[1] > 1 && strides[1] == 1 && strides[3] == dims[1];
+    return !inputs.empty() && is_channels_last(inputs[0]);
   }
 
   // Some calls of one shape take far longer than others of the same.
@@ -326,11 +324,8 @@ class Items {
     if (!is_new) return found->second;
     const std::string_view name = all_.name(at);
     const auto inputs = all_.inputs(at);
-    if (const auto problem = gemm_problem(name, inputs)) {
-      const GemmShape& s = problem->shape;
-      return found->second = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
-                             static_cast<double>(s.k) * static_cast<double>(s.batch);
-    }
+    if (const auto problem = gemm_problem(name, inputs))
+      return found->second = problem->shape.flops();
     if (!is_elementwise(op_class(name))) return 0;
     const auto result = output_shape(name, inputs);
     if (!result || !result->bytes()) return 0;

@@ -437,8 +437,7 @@ class Passes : WasteSearch {
     waste.kind = WasteKind::idle_gradients;
     waste.title = fmt::format(
         "the optimizer updates {} parameters, and the backward pass gives {} of them a gradient: "
-        "{} "
-        "of {} are for zeros",
+        "{} of {} are for zeros",
         zeroed / zeroings, reached / zeroings, time_text(saving), time_text(all_.wall_ns));
     waste.evidence.push_back(
         fmt::format("zero_grad writes zeros in {}; the optimizer takes {}, and AccumulateGrad runs "
@@ -446,8 +445,8 @@ class Passes : WasteSearch {
                     time_text(zero_ns), time_text(update_ns), reached / zeroings));
     waste.action =
         "zero_grad(set_to_none=True): the optimizer skips parameters without a gradient (moments "
-        "of "
-        "Adam then stay as they are); or an optimizer of its own for each part that trains alone";
+        "of Adam then stay as they are); or an optimizer of its own for each part that trains "
+        "alone";
     waste.ns = zero_ns + update_ns;
     waste.saving_ns = saving;
     waste.proof = WasteProof::likely;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "epilogue/trace/time.h"
+#include "explain/index/by_name.h"
 #include "explain/index/sort_runs.h"
 #include "explain/path/path_graph.h"
 
@@ -167,10 +168,8 @@ void PathBuilder::find_threads() {
     threads_.try_emplace({e.pid, e.tid});
     if (is_blocking_copy(trace_, trace_.events[i], e)) copies_of_.emplace(call, i);
   }
-  for (StringId id = 0; id < trace_.strings.size(); ++id) {
-    is_step_op_.push_back(is_step_op(trace_.strings[id]));
-    waits_for_device_.push_back(waits_for_device(trace_.strings[id]));
-  }
+  is_step_op_ = by_name(trace_, is_step_op);
+  waits_for_device_ = by_name(trace_, waits_for_device);
   auto thread = threads_.end();  // of the last span: neighbours mostly share it
   for (uint32_t i = 0; i < trace_.events.size(); ++i) {
     const Event& e = trace_.events[i];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "explain/index/by_name.h"
 #include "explain/index/op_tree.h"
 #include "explain/index/sparse_column.h"
 #include "explain/timeline/idle_causes.h"
@@ -40,7 +41,7 @@ class Chains {
       : trace_(trace),
         parents_(links.parent),
         tree_(trace, links),
-        names_(name_flags(trace)),
+        names_(by_name(trace, flags_of)),
         own_work_(trace.events.size()),
         launches_(trace.events.size()),
         self_ns_(self_times_ns(trace, links)) {
@@ -84,13 +85,8 @@ class Chains {
     bool is_data = false;
   };
 
-  static std::vector<NameFlags> name_flags(const Trace& trace) {
-    std::vector<NameFlags> flags;
-    flags.reserve(trace.strings.size());
-    for (StringId id = 0; id < trace.strings.size(); ++id)
-      flags.push_back({trace.strings[id].starts_with("ProfilerStep#"),
-                       is_data_loading_name(trace.strings[id])});
-    return flags;
+  static NameFlags flags_of(std::string_view name) {
+    return {name.starts_with("ProfilerStep#"), is_data_loading_name(name)};
   }
 
   // An op whose children are being summed up.

@@ -7,6 +7,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "explain/index/by_name.h"
 #include "explain/index/device_busy.h"
 #include "explain/timeline/idle_causes.h"
 
@@ -67,10 +68,9 @@ class HostStates {
  public:
   HostStates(const Trace& trace, const Links& links, int32_t device)
       : trace_(trace), events_(trace, links) {
-    for (StringId id = 0; id < trace.strings.size(); ++id) {
-      const std::string_view name = trace.strings[id];
-      names_.push_back({is_sync_call_name(name), is_data_name(name), is_kernel_launch_name(name)});
-    }
+    names_ = by_name(trace, [](std::string_view name) -> NameFlags {
+      return {is_sync_call_name(name), is_data_name(name), is_kernel_launch_name(name)};
+    });
     find_driving_threads(device);
     for (uint32_t i = 0; i < events_.size(); ++i) add(events_[i], i);
     for (const auto& [thread, range] : ranges_)
@@ -205,9 +205,9 @@ using Stream = std::pair<int32_t, int64_t>;
 class EventWaits {
  public:
   explicit EventWaits(const Trace& trace) {
-    std::vector<bool> is_wait(trace.strings.size());
-    for (StringId id = 0; id < trace.strings.size(); ++id)
-      is_wait[id] = trace.strings[id].find("StreamWaitEvent") != std::string_view::npos;
+    const std::vector<bool> is_wait = by_name(trace, [](std::string_view name) {
+      return name.find("StreamWaitEvent") != std::string_view::npos;
+    });
     for_each_event_around(trace, [&](const Event& e) {
       if (is_launch_category(e.category) && is_wait[e.name])
         by_thread_[{e.pid, e.tid}].push_back(e.ts_ns);

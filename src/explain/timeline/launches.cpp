@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/time.h"
+#include "explain/index/by_name.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -18,14 +19,9 @@ struct NameFlags {
 };
 
 std::vector<NameFlags> name_flags(const Trace& trace) {
-  std::vector<NameFlags> flags;
-  flags.reserve(trace.strings.size());
-  for (StringId id = 0; id < trace.strings.size(); ++id) {
-    const std::string_view name = trace.strings[id];
-    flags.push_back(
-        {is_sync_call_name(name), is_kernel_launch_name(name), is_graph_launch_name(name)});
-  }
-  return flags;
+  return by_name(trace, [](std::string_view name) -> NameFlags {
+    return {is_sync_call_name(name), is_kernel_launch_name(name), is_graph_launch_name(name)};
+  });
 }
 
 // Calls in which the host waits for the device.
