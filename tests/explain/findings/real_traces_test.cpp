@@ -82,31 +82,9 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Findings about a device's idle time save no more together than there is.
-TEST(RealTraces, IdleTimeIsSavedOnce) {
-  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
-  int traces = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(real_traces_folder())) {
-    const std::string path = entry.path().string();
-    if (!entry.is_regular_file() || path.find(".json") == std::string::npos) continue;
-    const Result<Trace> read = read_trace(path);
-    if (!read.ok()) continue;
-    SCOPED_TRACE(path);
-    const Explanation e = explain(read.value(), link(read.value()));
-    if (e.idle.empty()) continue;
-    double saved_us = 0;
-    for (const Finding& f : e.findings)
-      if (!f.claims.empty() && f.claims.front().ops.front().starts_with("idle: "))
-        saved_us += f.saving_us.value_or(0);
-    traces += saved_us > 0 ? 1 : 0;
-    EXPECT_LE(saved_us, 1.03 * static_cast<double>(e.idle.front().idle_ns) / 1000);
-  }
-  EXPECT_GT(traces, 10);
-}
-
-// explain() computes once what several of these read.
-TEST(RealTraces, WhatAnalysesShareGivesWhatEachGivesByItself) {
-  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
+// All that can be read: whatever it holds. Returns how many these are.
+template <class Check>
+int for_each_real_trace(const Check& check) {
   int traces = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(real_traces_folder())) {
     const std::string path = entry.path().string();
@@ -115,8 +93,32 @@ TEST(RealTraces, WhatAnalysesShareGivesWhatEachGivesByItself) {
     if (!read.ok()) continue;
     SCOPED_TRACE(path);
     ++traces;
-    const Trace& trace = read.value();
-    const Links links = link(trace);
+    check(read.value(), link(read.value()));
+  }
+  return traces;
+}
+
+// Findings about a device's idle time save no more together than there is.
+TEST(RealTraces, IdleTimeIsSavedOnce) {
+  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
+  int traces = 0;
+  for_each_real_trace([&](const Trace& trace, const Links& links) {
+    const Explanation e = explain(trace, links);
+    if (e.idle.empty()) return;
+    double saved_us = 0;
+    for (const Finding& f : e.findings)
+      if (!f.claims.empty() && f.claims.front().ops.front().starts_with("idle: "))
+        saved_us += f.saving_us.value_or(0);
+    traces += saved_us > 0 ? 1 : 0;
+    EXPECT_LE(saved_us, 1.03 * static_cast<double>(e.idle.front().idle_ns) / 1000);
+  });
+  EXPECT_GT(traces, 10);
+}
+
+// explain() computes once what several of these read.
+TEST(RealTraces, WhatAnalysesShareGivesWhatEachGivesByItself) {
+  if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
+  const int traces = for_each_real_trace([](const Trace& trace, const Links& links) {
     const Explanation e = explain(trace, links);
     const Verdicts verdicts = judge_time(trace, links);
     EXPECT_EQ(e.verdicts.whole.part_pct, verdicts.whole.part_pct);
@@ -145,23 +147,14 @@ TEST(RealTraces, WhatAnalysesShareGivesWhatEachGivesByItself) {
       EXPECT_EQ(e.health[i].id, items[i].id);
       EXPECT_EQ(e.health[i].count, items[i].count);
     }
-  }
+  });
   EXPECT_GT(traces, 0);
 }
 
 // For whatever a trace holds.
 TEST(RealTraces, TimesAddUp) {
   if (!std::filesystem::exists(real_traces_folder())) GTEST_SKIP() << "no real traces";
-  int traces = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(real_traces_folder())) {
-    const std::string path = entry.path().string();
-    if (!entry.is_regular_file() || path.find(".json") == std::string::npos) continue;
-    const Result<Trace> read = read_trace(path);
-    if (!read.ok()) continue;
-    SCOPED_TRACE(path);
-    ++traces;
-    const Trace& trace = read.value();
-    const Links links = link(trace);
+  const int traces = for_each_real_trace([](const Trace& trace, const Links& links) {
     const Timeline time = timeline(trace, links);
     const std::vector<DeviceIdle> idle = idle_times(trace, links);
     for (size_t d = 0; d < idle.size(); ++d)
@@ -180,7 +173,7 @@ TEST(RealTraces, TimesAddUp) {
                       verdicts.whole.pct(TimePart::communication),
                   time.busy_pct().value_or(-1), 1e-6);
     }
-  }
+  });
   EXPECT_GT(traces, 0);
 }
 
