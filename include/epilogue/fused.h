@@ -133,6 +133,34 @@ std::optional<Tensor> fused_forward(const nn::Module& module, const Tensor& x,
 // Drops what the process keeps for the functions above.
 void clear_fused_cache();
 
+struct AttentionOptions {
+  std::optional<double> scale = {};  // default: 1 / sqrt(columns of q)
+  bool causal = false;               // query i sees keys 0 to i
+};
+
+// softmax(q k^T * scale + mask) v as one kernel that holds no scores, as
+// torch.nn.functional.scaled_dot_product_attention computes it:
+//
+//   q [batch, heads, queries, depth], k [batch, heads / g, keys, depth],
+//   v [batch, heads / g, keys, values] -> [batch, heads, queries, values]
+//
+// g heads in a row share keys and values. Strides may be any. All of f32, bf16 or f16 and of one
+// dtype; arithmetic is f32 (of bf16 on tiles exponentials are good to 8e-5, a twentieth of what
+// rounding them loses). The mask broadcasts to [batch, heads, queries, keys]: booleans, false where
+// a query does not see a key, or numbers of f32 or q's dtype that are added; undefined: none. Of
+// booleans and causal limits, blocks of keys that nobody sees are not computed. A query that sees
+// no key gets 0.
+//
+// Inference only, CPU only; safe from several threads; no bit depends on the number of threads.
+// Throws Error where shapes, dtypes or devices do not fit, or gradients are on and a tensor
+// requires one.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {},
+                 const AttentionOptions& options = {});
+// The same into `out`, of the result's sizes and q's dtype with contiguous columns, apart from the
+// operands.
+void attention_into(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                    const AttentionOptions& options, const Tensor& out);
+
 // An expert of a mixture, as nn.Linear holds its weights; views with any strides.
 struct Expert {
   Tensor gate;            // [h, k]; undefined: the expert is not gated

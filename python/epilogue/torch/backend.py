@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(model, backend="epilogue"): MLPs as fused kernels, linear layers with packed weights, all else by Inductor.
+"""torch.compile(model, backend="epilogue"): MLPs as fused kernels, linear layers with packed weights, attention by tiles,
+all else by Inductor.
 
 Dynamo's graph is rewritten before AOTAutograd sees it, so that patterns are whole and training is
 covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and why not.
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from . import choose
+from . import attention, choose
 from . import functional  # noqa: F401  (registers the ops)
 from .dynamo import GraphMlp, is_written_between, mlp_at, steps_of
 from .linear_state import LEAST_ELEMENTS, gains_always, loses
@@ -25,11 +26,13 @@ from .training import FusedFunction, LinearFunction, products_of, result_of, tra
 
 
 class Options(typing.NamedTuple):
-    """As those of fuse(). training=False leaves graphs with gradients to Inductor."""
+    """As those of fuse(). training=False leaves graphs with gradients to Inductor; attention=False leaves attention to
+    PyTorch, "always" takes it where PyTorch's is as fast too."""
 
     training: "bool | str" = True
     tune: str = "model"
     linears: "bool | str" = True
+    attention: "bool | str" = True
 
 
 def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing.Any]]":
@@ -42,6 +45,8 @@ def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing
         raise ValueError(f"tune is 'model' or 'measure', not {options.tune!r}")
     if options.linears not in (False, True, "always"):
         raise ValueError(f"linears is False, True or 'always', not {options.linears!r}")
+    if options.attention not in (False, True, "always"):
+        raise ValueError(f"attention is False, True or 'always', not {options.attention!r}")
     return options, rest
 
 
@@ -123,6 +128,19 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
                         todo += [n for n in step.all_input_nodes if n not in todo]
                         graph.erase_node(step)
                 counts["linears"] += 1
+
+
+def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.Counter[str]") -> None:
+    for node in list(graph.nodes):
+        found = attention.attention_at(node)
+        if found is None:
+            continue
+        reason = None if options.attention == "always" else attention.why_left(found)
+        if reason is None:
+            attention.insert(graph, node, found)
+            counts["attention"] += 1
+        else:
+            counts[reason] += 1
 
 
 # Of a linear layer that is written as several ops.
@@ -242,10 +260,12 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
         counts["mlps"] += 1
     if options.linears:
         _rewrite_linears(graph, trains, options, counts)
+    if options.attention and not trains:
+        _rewrite_attention(graph, options, counts)
     experts = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
     if experts:
         counts["experts"] = experts
-    if counts["mlps"] or counts["linears"]:
+    if counts["mlps"] or counts["linears"] or counts["attention"]:
         graph.lint()
         graph_module.recompile()
     return counts

@@ -163,6 +163,11 @@ def _(x, weights, biases):  # type: ignore[no-untyped-def]
     return [x.new_empty((*x.shape[:-1], w.shape[0])) for w in weights]
 
 
+@torch.library.register_fake("epilogue::attention")
+def _(q, k, v, mask, causal, scale):  # type: ignore[no-untyped-def]
+    return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
+
+
 @torch.library.register_fake("epilogue::fused_mlp")
 def _(x, handle, parameters):  # type: ignore[no-untyped-def]
     return x.new_empty((*x.shape[:-1], torch.ops.epilogue.columns.default(handle)))

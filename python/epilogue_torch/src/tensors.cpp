@@ -45,15 +45,17 @@ void require_defined(const Torch& tensor, const char* what) {
     throw std::runtime_error(std::string("expected ") + what + " to be a tensor, but got None");
 }
 
-epilogue::Tensor view_of(const Torch& tensor, const char* what) {
-  require_defined(tensor, what);
+namespace {
+
+// A view with any strides, of one of the dtypes that `dtype` has.
+epilogue::Tensor strided_view(const Torch& tensor, std::optional<DType> dtype, const char* what,
+                              const char* dtypes) {
   if (!tensor.is_cpu())
     throw std::runtime_error(std::string("Expected all tensors to be on the CPU, but ") + what +
                              " " + describe(tensor) + " is on another device");
-  const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
   if (!dtype)
-    throw std::runtime_error(std::string("expected ") + what +
-                             " of dtype Float, BFloat16 or Half, but got " + describe(tensor));
+    throw std::runtime_error(std::string("expected ") + what + " of dtype " + dtypes +
+                             ", but got " + describe(tensor));
   if (tensor.dim() > epilogue::kMaxRank)
     throw std::runtime_error(std::string("expected ") + what + " of at most " +
                              std::to_string(epilogue::kMaxRank) + " dimensions, but got " +
@@ -63,6 +65,20 @@ epilogue::Tensor view_of(const Torch& tensor, const char* what) {
   // The engine reads inputs and weights only.
   void* const data = const_cast<void*>(tensor.const_data_ptr());
   return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, {}, strides);
+}
+
+}  // namespace
+
+epilogue::Tensor view_of(const Torch& tensor, const char* what) {
+  require_defined(tensor, what);
+  return strided_view(tensor, dtype_of(tensor.scalar_type()), what, "Float, BFloat16 or Half");
+}
+
+epilogue::Tensor mask_of(const Torch& tensor, const char* what) {
+  require_defined(tensor, what);
+  const std::optional<DType> dtype =
+      tensor.scalar_type() == ScalarType::Bool ? DType::boolean : dtype_of(tensor.scalar_type());
+  return strided_view(tensor, dtype, what, "Bool, Float, BFloat16 or Half");
 }
 
 epilogue::Tensor part_of(const Torch& tensor, const char* what) {

@@ -22,6 +22,9 @@ void require_defined(const Torch& tensor, const char* what);
 // `what`, where the tensor is not on the CPU or of a dtype that the engine does not multiply.
 epilogue::Tensor view_of(const Torch& tensor, const char* what);
 
+// The same of a mask, which may be of booleans (Bool) too.
+epilogue::Tensor mask_of(const Torch& tensor, const char* what);
+
 // Tensors of a rounded weight, and memory for one: with bytes (Byte) beside the dtypes of weights.
 // Contiguous; the engine's tensor keeps the memory alive.
 epilogue::Tensor part_of(const Torch& tensor, const char* what);

@@ -2,21 +2,23 @@
 // out = softmax(q k^T * scale + mask) v, the scores of a block at a time.
 //
 //   threads take groups of blocks of rows of one item of the batch
-//     pack its keys and values as panels: once for all of the group's blocks
+//     pack its keys and values as panels, unless this thread has them
 //     for blocks of rows of q
-//       for blocks of keys                 s: [rows, keys of the block], stays in L2
+//       for blocks of keys that they see   s: [rows, keys of the block], stays in L2
 //         s = q k^T * scale + mask
 //         m' = max(m, row max of s); p = e^(s - m'); l = l e^(m - m') + row sum of p
 //         o  = o e^(m - m') + p v
 //       out = o / l
 //
 // m and l are a row's running maximum and sum; where one block has all keys, p is divided instead
-// of o, as eager does. A row whose scores are all -inf has l = 0 and gives NaN, as softmax does.
+// of o, as eager does. A row whose scores are all -inf has l = 0 and gives NaN, as softmax does, or
+// 0 where the spec says so.
 // Blocks depend on the sizes alone, so that threads change no bit.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "backend/cpu/attention/attention.h"
 #include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
@@ -32,15 +34,9 @@
 #include "base/machine.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
-#include "core/attention.h"
 #include "core/fused_call.h"
-#include "epilogue/base/error.h"
 
 namespace epilogue::cpu {
-
-// The maker of kAttention: cpu_backend.cpp lists it.
-std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec);
-
 namespace {
 
 using simd::FloatType;
@@ -58,55 +54,38 @@ constexpr int64_t kKeysUnit = 64;
 constexpr int64_t kAttentionSumDepth = 128;
 // A multiple of every kernel's k step.
 constexpr int64_t kDepthUnit = 32;
-// Groups for each thread, where the batch alone gives fewer: a thread that loses its core then
-// keeps the others waiting for one of them.
-constexpr int64_t kGroupsPerThread = 4;
-// Minimum work per thread, in ns.
-constexpr double kLeastAttentionNs = 4000;
 // A score's scale, mask, exponential and sums.
 constexpr double kScoreNs = 1;
 
-thread_local simd::Scratch attention_scratch;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// The address of row r.
-char* row_address(const MatrixView& view, int64_t r) {
-  int64_t offset = 0;
-  for (size_t level = kRowLevels; level-- > 0;) {
-    if (view.levels[level].rows == 0) continue;
-    offset += r / view.levels[level].rows * view.levels[level].stride;
-    r %= view.levels[level].rows;
-  }
-  return static_cast<char*>(view.data) +
-         (offset + r * view.row_stride) * static_cast<int64_t>(dtype_bytes(view.dtype));
-}
+thread_local simd::Scratch attention_scratch;
 
 int64_t floats_of(int64_t bytes) { return ceil_div(bytes, 64) * 16; }
 
-class CpuAttention final : public FusedKernel {
+class PanelAttention final : public FusedKernel {
  public:
-  explicit CpuAttention(const AttentionSpec& spec)
+  explicit PanelAttention(const AttentionSpec& spec)
       : s_(spec),
         block_rows_(even_piece(spec.queries, kQueryBlock, kRowsUnit)),
         blocks_(ceil_div(spec.queries, block_rows_)),
         block_keys_(ceil_div(ceil_div(spec.keys, ceil_div(spec.keys, kKeyBlock)), kKeysUnit) *
-                    kKeysUnit) {
-    if (!has_float_type(spec.dtype))
-      throw Error("[attention] expected f32, bf16 or f16, got " +
-                  std::string(dtype_name(spec.dtype)));
-  }
+                    kKeysUnit) {}
 
   void run(int64_t /*rows*/, std::span<const MatrixView> operands,
            std::span<const MatrixView> results) const override {
     const PanelKernel& kernel = panel_kernel();
-    const int64_t groups = groups_of(threads());
+    const int count = threads();
+    const KeyMask seen(s_, s_.has_mask ? &operands[3] : nullptr, block_rows_, block_keys_, count);
+    const Call call = {kernel, operands, results[0], seen, next_attention_run()};
+    const int64_t groups = attention_groups(s_, blocks_, count);
     const auto body = [&](int64_t unit) {
-      const int64_t item = unit / groups;
       const int64_t group = unit % groups;
-      run_group(kernel, operands, results[0], item, blocks_ * group / groups,
-                blocks_ * (group + 1) / groups);
+      run_group(call, unit / groups, blocks_ * group / groups, blocks_ * (group + 1) / groups);
     };
     const int64_t units = s_.batch * groups;
-    if (threads() > 1) return parallel_blocks(units, body);
+    if (count > 1) return parallel_blocks(units, body);
     for (int64_t unit = 0; unit < units; ++unit) body(unit);
   }
 
@@ -127,7 +106,8 @@ class CpuAttention final : public FusedKernel {
   }
 
   int64_t scratch_bytes(int64_t /*rows*/) const override {
-    return Areas(*this, panel_kernel()).floats * int64_t{sizeof(float)} * threads();
+    const Areas areas(*this, panel_kernel());
+    return (areas.packed + areas.floats) * int64_t{sizeof(float)} * threads();
   }
 
   bool tune(const KernelTuning& tuning) override {
@@ -136,9 +116,19 @@ class CpuAttention final : public FusedKernel {
   }
 
  private:
-  // Where a thread keeps what it works on, in floats from the start of its memory.
+  // One run of the kernel.
+  struct Call {
+    const PanelKernel& kernel;
+    std::span<const MatrixView> operands;
+    const MatrixView& out;
+    const KeyMask& seen;
+    uint64_t number;
+  };
+
+  // Where a thread keeps what it works on, in floats from the start of its memory; keys and values
+  // have memory of their own.
   struct Areas {
-    Areas(const CpuAttention& a, const PanelKernel& kernel) {
+    Areas(const PanelAttention& a, const PanelKernel& kernel) {
       const PanelLayout& layout = kernel.layout;
       const AttentionSpec& s = a.s_;
       key_panel = floats_of(layout.width * layout.padded(s.depth) * layout.weight_bytes);
@@ -147,8 +137,8 @@ class CpuAttention final : public FusedKernel {
       query_stride = layout.padded(s.depth);
       const int64_t m = a.block_rows_;
       value_panels = ceil_div(s.values, layout.width);
-      keys = take(ceil_div(s.keys, layout.width) * key_panel);
-      values = take(value_panels * value_panel);
+      values = ceil_div(s.keys, layout.width) * key_panel;
+      packed = values + value_panels * value_panel;
       queries = take(floats_of(m * query_stride * layout.row_bytes));
       tile = take(m * layout.width);
       scores = take(m * score_stride);
@@ -166,8 +156,9 @@ class CpuAttention final : public FusedKernel {
     int64_t floats = 0;
     int64_t key_panel, value_panel;  // floats of one panel
     int64_t value_panels;
+    int64_t values, packed;  // of keys and values: where values begin, and their end
     int64_t score_stride, query_stride;
-    int64_t keys, values, queries, tile, scores, mask, rounded, sums, row_max, row_sum;
+    int64_t queries, tile, scores, mask, rounded, sums, row_max, row_sum;
   };
 
   // A block of rows of one item.
@@ -175,9 +166,12 @@ class CpuAttention final : public FusedKernel {
     const PanelKernel& kernel;
     const Areas& at;
     float* memory;
+    const float* packed;  // keys and values
+    int64_t item;
     int64_t row;  // of the item
     int64_t rows;
-    MatrixView mask;  // of all items
+    const simd::KeysSeen* seen;  // by block of keys; null: as KeyMask says
+    MatrixView mask;             // of all items
     int64_t mask_row;
 
     float* area(int64_t offset) const { return memory + offset; }
@@ -200,81 +194,85 @@ class CpuAttention final : public FusedKernel {
 
   int threads() const {
     if (one_thread_) return 1;
-    const auto product = [](int64_t a, int64_t b, int64_t c) {
-      return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
-    };
-    const double scores = product(s_.batch, s_.queries, s_.keys);
-    const double flops = 2 * scores * static_cast<double>(s_.depth + s_.values);
-    const MachineRates rates = machine_rates();
-    const double ns = flops / rates.f32_flops_per_ns + scores * kScoreNs;
-    const auto wanted = static_cast<int64_t>(
-        std::min(ns / std::max(kLeastAttentionNs, 2 * rates.handoff_ns), 4096.0));
-    return static_cast<int>(
-        std::clamp<int64_t>(std::min(wanted, s_.batch * blocks_), 1, num_threads()));
+    return attention_threads(s_, s_.batch * blocks_, machine_rates().f32_flops_per_ns, kScoreNs);
   }
 
   bool has_one_key_block() const { return s_.keys <= block_keys_; }
 
-  int64_t groups_of(int threads) const {
-    if (threads == 1) return 1;
-    return std::clamp<int64_t>(ceil_div(kGroupsPerThread * threads, s_.batch), 1, blocks_);
-  }
-
-  void run_group(const PanelKernel& kernel, std::span<const MatrixView> operands,
-                 const MatrixView& out, int64_t item, int64_t first, int64_t last) const {
-    const Areas areas(*this, kernel);
+  void run_group(const Call& call, int64_t item, int64_t first, int64_t last) const {
+    const Areas areas(*this, call.kernel);
+    const float* const packed = pack(call, areas, item);
     float* const memory = attention_scratch.get(static_cast<size_t>(areas.floats));
-    pack(kernel.layout, areas, operands, item, memory);
     for (int64_t b = first; b < last; ++b) {
       const int64_t row = b * block_rows_;
-      Block block = {kernel, areas, memory, row, std::min(block_rows_, s_.queries - row), {}, 0};
-      if (s_.has_mask) block.mask = operands[3];
+      Block block = {call.kernel,
+                     areas,
+                     memory,
+                     packed,
+                     item,
+                     row,
+                     std::min(block_rows_, s_.queries - row),
+                     call.seen.blocks(item, b),
+                     {},
+                     0};
+      if (s_.has_mask) block.mask = call.operands[3];
       block.mask_row = item * s_.queries + row;
-      run_block(block, operands[0], out, item);
+      run_block(block, call.operands[0], call.out);
     }
   }
 
   // The item's keys, [depth][keys], and values, [keys][values], as panels.
-  void pack(const PanelLayout& layout, const Areas& at, std::span<const MatrixView> operands,
-            int64_t item, float* memory) const {
+  const float* pack(const Call& call, const Areas& at, int64_t item) const {
+    const PanelLayout& layout = call.kernel.layout;
     const FloatType type = float_type(s_.dtype);
-    const MatrixView& k = operands[1];
-    const MatrixView& v = operands[2];
-    const char* const keys = row_address(k, item * s_.keys);
-    const char* const values = row_address(v, item * s_.keys);
+    const MatrixView& k = call.operands[1];
+    const MatrixView& v = call.operands[2];
+    const int64_t row = item / s_.group * s_.keys;
+    const char* const keys = row_address(k, row);
+    const char* const values = row_address(v, row);
+    const PackedKeys::Place place = packed_keys().find(call.number, keys, values, at.packed);
+    if (place.is_packed) return place.memory;
     for (int64_t j = 0; j < s_.keys; j += layout.width)
       pack_panel(layout,
                  {simd::advance(keys, type, j * k.row_stride), type, k.row_stride, k.col_stride},
                  std::min(layout.width, s_.keys - j), s_.depth, layout.padded(s_.depth),
-                 memory + at.keys + j / layout.width * at.key_panel);
+                 place.memory + j / layout.width * at.key_panel);
     for (int64_t j = 0; j < s_.values; j += layout.width)
       pack_panel(layout,
                  {simd::advance(values, type, j * v.col_stride), type, v.col_stride, v.row_stride},
                  std::min(layout.width, s_.values - j), s_.keys, layout.padded(s_.keys),
-                 memory + at.values + j / layout.width * at.value_panel);
+                 place.memory + at.values + j / layout.width * at.value_panel);
+    return place.memory;
   }
 
-  void run_block(const Block& b, const MatrixView& q, const MatrixView& out, int64_t item) const {
+  void run_block(const Block& b, const MatrixView& q, const MatrixView& out) const {
     const FloatType type = float_type(s_.dtype);
     const PanelLayout& layout = b.kernel.layout;
     pack_rows(layout,
-              {simd::advance(row_address(q, item * s_.queries), type, b.row * q.row_stride), type,
+              {simd::advance(row_address(q, b.item * s_.queries), type, b.row * q.row_stride), type,
                q.row_stride, q.col_stride},
               b.rows, s_.depth, layout.padded(s_.depth), b.area(b.at.queries), b.at.query_stride);
-    std::fill_n(b.area(b.at.row_max), b.rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(b.area(b.at.row_max), b.rows, kMinusInfinity);
     std::fill_n(b.area(b.at.row_sum), b.rows, 0.0F);
-    for (int64_t key = 0; key < s_.keys; key += block_keys_) {
-      const int64_t n = std::min(block_keys_, s_.keys - key);
+    bool has_sums = false;
+    const int64_t limit = KeyMask::limit(s_, b.row, b.rows);
+    for (int64_t key = 0; key < limit; key += block_keys_) {
+      if (b.seen != nullptr && b.seen[key / block_keys_] == simd::KeysSeen::none) continue;
+      const int64_t n = std::min(block_keys_, limit - key);
       make_scores(b, key, n);
       const int64_t padded = layout.padded(n);
       for (int64_t i = 0; i < b.rows; ++i) {
-        make_probabilities(b, i, n, key > 0);
+        make_probabilities(b, i, n, has_sums);
         // Padding: values are zero there, and 0 times garbage may be NaN.
         std::fill(b.score(i) + n, b.score(i) + padded, 0.0F);
       }
-      add_values(b, key, padded);
+      add_values(b, key, padded, has_sums);
+      has_sums = true;
     }
-    store(b, out, item);
+    if (!has_sums)  // nothing is seen: 0 over 0
+      std::fill_n(b.area(b.at.sums), b.at.value_panels * b.rows * layout.width,
+                  has_one_key_block() && !s_.empty_is_zero ? kNan : 0.0F);
+    store(b, out);
   }
 
   // s = q k^T * scale + mask, of n keys from `key` on.
@@ -287,8 +285,8 @@ class CpuAttention final : public FusedKernel {
         layout.rows == FloatType::f32 ? even_piece(depth, kAttentionSumDepth, kDepthUnit) : depth;
     float* const tile = b.area(b.at.tile);
     for (int64_t j = 0; j < n; j += layout.width) {
-      const auto* const panel = reinterpret_cast<const char*>(
-          b.area(b.at.keys + (key + j) / layout.width * b.at.key_panel));
+      const auto* const panel =
+          reinterpret_cast<const char*>(b.packed + (key + j) / layout.width * b.at.key_panel);
       for (int64_t k = 0; k < depth; k += step)
         multiply(b, reinterpret_cast<const char*>(b.area(b.at.queries)) + k * layout.row_bytes,
                  b.at.query_stride, panel + k * layout.width * layout.weight_bytes,
@@ -297,12 +295,26 @@ class CpuAttention final : public FusedKernel {
       for (int64_t i = 0; i < b.rows; ++i)
         pointwise.run(scale, {tile + i * layout.width, s_.scale}, b.score(i) + j, columns);
     }
-    if (!s_.has_mask) return;
+    if (s_.has_mask) add_mask(b, key, n);
+    if (s_.causal)
+      for (int64_t i = 0; i < b.rows; ++i)
+        for (int64_t j = std::max<int64_t>(b.row + i + 1 - key, 0); j < n; ++j)
+          b.score(i)[j] = kMinusInfinity;
+  }
+
+  void add_mask(const Block& b, int64_t key, int64_t n) const {
+    if (b.seen != nullptr && b.seen[key / block_keys_] == simd::KeysSeen::all) return;
     float* const mask = b.area(b.at.mask);
     load_tile(b.mask, {b.mask_row, b.rows, key, n}, mask, b.at.score_stride);
-    for (int64_t i = 0; i < b.rows; ++i)
-      pointwise.run(PointwiseFn::add, {b.score(i), mask + i * b.at.score_stride}, b.score(i),
-                    static_cast<size_t>(n));
+    for (int64_t i = 0; i < b.rows; ++i) {
+      float* const s = b.score(i);
+      const float* const m = mask + i * b.at.score_stride;
+      if (b.mask.dtype == DType::boolean) {
+        for (int64_t j = 0; j < n; ++j) s[j] = m[j] != 0 ? s[j] : kMinusInfinity;
+      } else {
+        simd::pointwise_kernels().run(PointwiseFn::add, {s, m}, s, static_cast<size_t>(n));
+      }
+    }
   }
 
   // A row's p = e^(s - m'), its running maximum and sum; o e^(m - m') where there is an o.
@@ -328,8 +340,11 @@ class CpuAttention final : public FusedKernel {
     }
     max = next;
     sum += added;
-    if (has_one_key_block()) pointwise.scale(s, 1.0F / sum, s, count);
+    if (has_one_key_block()) pointwise.scale(s, reciprocal(sum), s, count);
   }
+
+  // Of a row's sum of p.
+  float reciprocal(float sum) const { return sum == 0 && s_.empty_is_zero ? 0.0F : 1.0F / sum; }
 
   // A row of o times or over a number.
   void change_sums(const Block& b, int64_t i, PointwiseFn fn, float number) const {
@@ -341,7 +356,7 @@ class CpuAttention final : public FusedKernel {
   }
 
   // o += p v, of the keys from `key` on; `padded` as many as p's rows have.
-  void add_values(const Block& b, int64_t key, int64_t padded) const {
+  void add_values(const Block& b, int64_t key, int64_t padded, bool has_sums) const {
     const PanelLayout& layout = b.kernel.layout;
     const void* p = b.score(0);
     if (layout.rows != FloatType::f32) {
@@ -354,12 +369,12 @@ class CpuAttention final : public FusedKernel {
         layout.rows == FloatType::f32 ? even_piece(padded, kAttentionSumDepth, kDepthUnit) : padded;
     for (int64_t panel = 0; panel < b.at.value_panels; ++panel) {
       const auto* const values =
-          reinterpret_cast<const char*>(b.area(b.at.values + panel * b.at.value_panel));
+          reinterpret_cast<const char*>(b.packed + b.at.values + panel * b.at.value_panel);
       for (int64_t k = 0; k < padded; k += step)
         multiply(b, static_cast<const char*>(p) + k * layout.row_bytes, b.at.score_stride,
                  values + (key + k) * layout.width * layout.weight_bytes,
                  std::min(step, padded - k), b.area(b.at.sums) + panel * b.rows * layout.width,
-                 key + k > 0);
+                 has_sums || k > 0);
     }
   }
 
@@ -377,13 +392,15 @@ class CpuAttention final : public FusedKernel {
   }
 
   // out = o / l
-  void store(const Block& b, const MatrixView& out, int64_t item) const {
+  void store(const Block& b, const MatrixView& out) const {
     const int64_t width = b.kernel.layout.width;
     // A quotient rounds once, a reciprocal and a product twice.
-    for (int64_t i = 0; i < b.rows && !has_one_key_block(); ++i)
-      change_sums(b, i, PointwiseFn::div, b.area(b.at.row_sum)[i]);
+    for (int64_t i = 0; i < b.rows && !has_one_key_block(); ++i) {
+      const float sum = b.area(b.at.row_sum)[i];
+      change_sums(b, i, PointwiseFn::div, sum == 0 && s_.empty_is_zero ? 1.0F : sum);
+    }
     MatrixView to = out;
-    to.data = row_address(out, item * s_.queries);
+    to.data = row_address(out, b.item * s_.queries);
     to.levels = {};
     for (int64_t p = 0; p < b.at.value_panels; ++p)
       store_tile(to, {b.row, b.rows, p * width, std::min(width, s_.values - p * width)},
@@ -399,8 +416,8 @@ class CpuAttention final : public FusedKernel {
 
 }  // namespace
 
-std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec) {
-  return std::make_unique<CpuAttention>(static_cast<const AttentionSpec&>(spec));
+std::unique_ptr<FusedKernel> make_panel_attention(const AttentionSpec& spec) {
+  return std::make_unique<PanelAttention>(spec);
 }
 
 }  // namespace epilogue::cpu

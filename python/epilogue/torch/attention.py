@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of Dynamo's graph: calls of scaled_dot_product_attention that the engine's kernel makes faster."""
+
+import typing
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from .dynamo import is_written_between
+from .match import DTYPES
+from .nodes import arguments_of, value_of
+from .training import has_tiles
+
+_NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+_LEAST_QUERIES = 16  # keys and values are packed, which few queries do not earn back
+_DIMS = 4  # [batch, heads, rows, columns]
+
+
+class Attention(typing.NamedTuple):
+    """Of the op's arguments, the nodes."""
+
+    q: fx.Node
+    k: fx.Node
+    v: fx.Node
+    mask: "fx.Node | None"
+    causal: bool
+    scale: "float | None"
+
+
+def _unrepeated(node: fx.Node, reader: fx.Node) -> fx.Node:
+    """Heads that are repeated for the heads of queries which share them, before that:
+    x[:, :, None].expand(batch, heads, n, rows, columns).reshape(batch, heads * n, rows, columns).
+    Not where memory is written between the copy and the reader."""
+    expand = node.args[0] if node.op == "call_method" and node.target in ("reshape", "view") else None
+    if not isinstance(expand, fx.Node) or expand.op != "call_method" or expand.target != "expand":
+        return node
+    each = expand.args[0]
+    made, wide, one = value_of(node), value_of(expand), value_of(each)
+    if made is None or wide is None or one is None or (made.dim(), wide.dim(), one.dim()) != (4, 5, 5):
+        return node
+    batch, heads, rows, columns = made.shape
+    if one.shape[2] != 1 or wide.shape[0] != batch or wide.shape[1] * wide.shape[2] != heads:
+        return node
+    if tuple(wide.shape[3:]) != (rows, columns) or (*one.shape[:2], *one.shape[3:]) != (*wide.shape[:2], rows, columns):
+        return node
+    if is_written_between(node, reader):
+        return node
+    with node.graph.inserting_before(node):
+        short = node.graph.call_method("squeeze", (each, 2))
+    short.meta["example_value"] = one.squeeze(2)
+    return short
+
+
+def attention_at(node: fx.Node) -> "Attention | None":
+    """None: it is no attention, or not one of tensors that the op takes."""
+    if node.op != "call_function" or node.target is not F.scaled_dot_product_attention:
+        return None
+    given = arguments_of(node, _NAMES)
+    q, k, v, mask = (given.get(name) for name in _NAMES[:4])
+    scale = given.get("scale")
+    if given.get("dropout_p", 0.0) != 0 or not isinstance(scale, (int, float, type(None))):
+        return None
+    if not all(isinstance(n, fx.Node) for n in (q, k, v)) or not isinstance(mask, (fx.Node, type(None))):
+        return None
+    values = [value_of(n) for n in (q, k, v)]
+    if any(x is None or x.dim() != _DIMS or x.device.type != "cpu" or x.dtype != values[0].dtype for x in values):
+        return None
+    seen = value_of(mask)
+    if mask is not None and (seen is None or seen.dim() > _DIMS or seen.dtype not in (torch.bool, torch.float32, values[0].dtype)):
+        return None
+    heads = [x.shape[1] for x in values]
+    if values[0].dtype not in DTYPES or heads[1] != heads[2] or not (heads[0] == heads[1] or given.get("enable_gqa", False)):
+        return None
+    return Attention(q, k, v, mask, bool(given.get("is_causal", False)), None if scale is None else float(scale))
+
+
+def why_left(found: Attention) -> "str | None":
+    """Why PyTorch's own kernel is as fast."""
+    q, v = value_of(found.q), value_of(found.v)
+    rows = q.shape[2]
+    if not isinstance(rows, int) or rows < _LEAST_QUERIES:
+        return f"attention: fewer than {_LEAST_QUERIES} queries, or an unknown number"
+    if q.shape[3] != v.shape[3]:
+        return "attention: PyTorch's rounds less where values have other columns than keys"
+    return None if gains(q.dtype) else "attention: PyTorch's own is as fast"
+
+
+def gains(dtype: torch.dtype) -> bool:
+    return dtype is torch.bfloat16 and has_tiles()
+
+
+def insert(graph: fx.Graph, node: fx.Node, found: Attention) -> None:
+    """The op in the node's place, before it."""
+    k, v = _unrepeated(found.k, node), _unrepeated(found.v, node)
+    if value_of(k).shape[1] != value_of(v).shape[1]:
+        k, v = found.k, found.v
+    with graph.inserting_before(node):
+        op = graph.call_function(
+            torch.ops.epilogue.attention.default, (found.q, k, v, found.mask, found.causal, found.scale)
+        )
+        new = graph.call_method("transpose", (op, 1, 2))
+    new.meta = dict(node.meta)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+    for unread in (found.k, found.v):
+        if not unread.users and unread.target in ("reshape", "view"):
+            graph.erase_node(unread)
