@@ -251,10 +251,12 @@ TEST(FewerBits, Int8RowsBeside4BitWeights) {
           for (const Isa level : available_isas()) {
             set_active_isa(level);
             const Tensor got = run_chain(x, {w, v}, bits);
+            // Tiles take several groups as bytes of one scale: rounded once more, to 8 bits.
+            const bool has_bytes = level == Isa::amx && rows > 8 && (group == 32 || rows > 96);
             // A step that lies between two may go either way.
-            EXPECT_LT(distance(got, want), dtype == DType::f32 ? 1e-3 : 1e-2)
+            EXPECT_LT(distance(got, want), has_bytes || dtype != DType::f32 ? 1e-2 : 1e-3)
                 << isa_name(level) << " " << rows << " rows, groups of " << group;
-            if (rows <= 8) continue;
+            if (rows <= 8 || has_bytes) continue;
             if (first.empty()) first = got.to_vector();
             EXPECT_EQ(got.to_vector(), first) << isa_name(level) << ": other bits";
           }

@@ -69,6 +69,8 @@ def _linear_at(nodes: Nodes, node: fx.Node) -> "Linear | None":
 def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
     """Why Inductor runs this linear layer."""
     x = value_of(linear.x)
+    if linear.bits:  # asked for at any number of rows
+        return "gradients are wanted: layers with fewer bits stay apart" if trains else None
     if trains and not options.training:
         return "gradients: training=False"
     if options.linears == "always" or (trains and options.training == "always"):
@@ -99,11 +101,11 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
         linear = _linear_at(nodes, node)
         if linear is None or any(user.target is operator.add and nodes.linear(user) is not None for user in node.users):
             continue  # of a product and its bias, the sum
-        if value_of(linear.weight).numel() < LEAST_ELEMENTS and options.linears != "always":
+        if value_of(linear.weight).numel() < LEAST_ELEMENTS and options.linears != "always" and not linear.bits:
             continue
         reason = _why_left(linear, trains, options)
         if reason is None:
-            groups.setdefault(linear.x, []).append((node, linear))
+            groups.setdefault((linear.x, linear.bits), []).append((node, linear))
         else:
             counts[reason] += 1
     for group in groups.values():
@@ -116,7 +118,8 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
                     made = [graph.call_function(trained_linear_node, (one.x, one.weight, one.bias, one.transposed))]
                 else:
                     weights = [graph.call_method("t", (one.weight,)) if one.transposed else one.weight for _, one in some]
-                    op = graph.call_function(torch.ops.epilogue.linears.default, (some[0][1].x, weights, [one.bias for _, one in some]))
+                    given = (some[0][1].x, weights, [one.bias for _, one in some], some[0][1].bits)
+                    op = graph.call_function(torch.ops.epilogue.linears.default, given)
                     made = [graph.call_function(operator.getitem, (op, i)) for i in range(len(some))]
             for (node, _), new in zip(some, made):
                 new.meta = dict(node.meta)
@@ -128,6 +131,7 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
                         todo += [n for n in step.all_input_nodes if n not in todo]
                         graph.erase_node(step)
                 counts["linears"] += 1
+                counts["fewer bits"] += bool(some[0][1].bits)
 
 
 def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.Counter[str]") -> None:
@@ -145,7 +149,7 @@ def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.C
 
 # Of a linear layer that is written as several ops.
 _PARTS = (torch.addmm, "view", "reshape", torch.reshape, operator.matmul, torch.matmul, "matmul", torch.t, "t",
-          torch.ops.aten.numpy_T, torch.ops.aten.numpy_T.default)  # fmt: skip
+          torch.ops.aten.numpy_T, torch.ops.aten.numpy_T.default, torch.ops.epilogue.linears.default)  # fmt: skip
 
 
 def _plan(mlp: GraphMlp) -> Plan:
@@ -176,7 +180,8 @@ def _insert(graph: fx.Graph, mlp: GraphMlp) -> fx.Node:
         cut = lambda t, i: None if t is None else graph.call_method("narrow", (t, 0, i * rows, rows))  # noqa: E731
         weights[:1] = [cut(weights[0], 0), cut(weights[0], 1)]
         biases[:1] = [cut(biases[0], 0), cut(biases[0], 1)]
-    return graph.call_function(torch.ops.epilogue.kept_mlp.default, (mlp.x, weights, biases, _plan(mlp).engine_activation()))
+    given = (mlp.x, weights, biases, _plan(mlp).engine_activation(), mlp.bits)
+    return graph.call_function(torch.ops.epilogue.kept_mlp.default, given)
 
 
 def _like(node: "fx.Node | None") -> "torch.Tensor | None":
@@ -218,6 +223,8 @@ def _inference_call(mlp: GraphMlp, x: torch.Tensor, weights: "list[torch.Tensor]
 
 def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
     """Why Inductor runs this MLP."""
+    if mlp.bits:  # asked for
+        return "gradients are wanted: layers with fewer bits stay apart" if trains else None
     if trains and not options.training:
         return "gradients: training=False"
     if trains and options.training == "always":
@@ -229,7 +236,7 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
 
 def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "collections.Counter[str]":
     """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason. "experts": of a fused
-    model, which are ops already."""
+    model, which are ops already; "fewer bits": how many linear layers of one, of its MLPs too, have them."""
     counts: "collections.Counter[str]" = collections.Counter(mlps=0)
     graph = graph_module.graph
     if torch.is_autocast_enabled("cpu") or any("autocast" in str(n.target) for n in graph.nodes):
@@ -258,6 +265,7 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
             if not step.users:  # not all dead code: a node without users may write in place
                 graph.erase_node(step)
         counts["mlps"] += 1
+        counts["fewer bits"] += len(mlp.linears) if mlp.bits else 0
     if options.linears:
         _rewrite_linears(graph, trains, options, counts)
     if options.attention and not trains:
@@ -265,6 +273,8 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
     experts = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
     if experts:
         counts["experts"] = experts
+    if not counts["fewer bits"]:
+        del counts["fewer bits"]
     if counts["mlps"] or counts["linears"] or counts["attention"]:
         graph.lint()
         graph_module.recompile()

@@ -6,7 +6,7 @@
 
 The model has random weights (transformers, from a config), one sequence and a cache of keys and values of fixed size. Settings:
 PyTorch's eager in f32 and bf16, torch.compile in bf16, and fuse() in bf16 with the weights' own bits, int8 and int4 (groups
-of 128); with --f32 fused ones in f32 too. All take turns, round after round, until the time is over. A line has tokens a
+of 128), called as it is and by torch.compile with the backend "epilogue" ("compiled"); with --f32 fused ones in f32 too. All take turns, round after round, until the time is over. A line has tokens a
 second, the ratio of medians to the fastest of PyTorch's settings with its 95 % interval over rounds, how much of the
 bandwidth measured in the same rounds reading the weights takes, and which share of a step is not the engine's.
 
@@ -53,11 +53,11 @@ def _model(options: argparse.Namespace) -> nn.Module:
 class _Decoder:
     """Decodes STEPS tokens after a prompt, call after call from the same place of its cache."""
 
-    def __init__(self, model: nn.Module, compiled: bool = False) -> None:
+    def __init__(self, model: nn.Module, backend: "str | None" = None) -> None:
         from transformers import StaticCache
 
         self.model = model
-        self.step = torch.compile(model.forward, dynamic=False) if compiled else model.forward
+        self.step = model.forward if backend is None else torch.compile(model.forward, dynamic=False, backend=backend)
         self.cache = StaticCache(config=model.config, max_cache_len=2 * PROMPT)
         self.token = torch.tensor([[5]])
         ids = torch.arange(3, 3 + PROMPT)[None]
@@ -96,15 +96,19 @@ def _rest(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> float:
     return 1 - sum(share for kind, share in why(model, profile).shares if kind.startswith("fused"))
 
 
-def _settings(plain: nn.Module, options: argparse.Namespace) -> "dict[str, tuple[nn.Module, str | None, bool]]":
-    """By name: the model, the bits of the engine, whether it is compiled."""
+def _settings(plain: nn.Module, options: argparse.Namespace) -> "dict[str, tuple[nn.Module, str | None, str | None]]":
+    """By name: the model, the bits of the engine, the backend that it is compiled by."""
     half = copy.deepcopy(plain).bfloat16()
-    settings: "dict[str, tuple[nn.Module, str | None, bool]]" = {"eager f32": (plain, None, False), "eager bf16": (half, None, False)}
+    settings: "dict[str, tuple[nn.Module, str | None, str | None]]" = {"eager f32": (plain, None, None), "eager bf16": (half, None, None)}
     if not options.no_compile:
-        settings["torch.compile bf16"] = (copy.deepcopy(half), None, True)
+        settings["torch.compile bf16"] = (copy.deepcopy(half), None, "inductor")
     for dtype in (torch.bfloat16, torch.float32) if options.f32 else (torch.bfloat16,):
         short = "bf16" if dtype is torch.bfloat16 else "f32"
-        settings.update({f"fused {short}, {name}": (_fused(plain, dtype, bits), bits, False) for bits, name in FUSED.items()})
+        for bits, name in FUSED.items():
+            model = _fused(plain, dtype, bits)
+            settings[f"fused {short}, {name}"] = (model, bits, None)
+            if not options.no_compile:
+                settings[f"compiled {short}, {name}"] = (model, bits, "epilogue")
     return settings
 
 
@@ -120,7 +124,7 @@ def run(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     began = time.monotonic()
     plain = _model(options)
     settings = _settings(plain, options)
-    decoders = {name: _Decoder(model, compiled) for name, (model, _, compiled) in settings.items()}
+    decoders = {name: _Decoder(model, backend) for name, (model, _, backend) in settings.items()}
     want = decoders["eager f32"].logits
     off = {name: _check(name, decoder, want) for name, decoder in decoders.items()}
     read = bandwidth.reader(options.tiny)
@@ -142,12 +146,13 @@ def run(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     own = [name for name, (_, bits, _) in settings.items() if bits is None]
     best = min(own, key=lambda name: statistics.median(times[name]))
     rows = []
-    for name, (model, bits, _) in settings.items():
+    for name, (model, bits, backend) in settings.items():
         ms = statistics.median(times[name]) / STEPS
         row: "dict[str, typing.Any]" = {"setting": name, "tokens_per_s": 1e3 / ms, "ms": ms, "rounds": rounds, "off": off[name],
                                         "beside": best, "ratio": ratio(times[best], times[name])}  # fmt: skip
         if bits is not None:
-            row["rest"] = _rest(model, decoders[name])
+            if backend is None:  # Inductor's kernels are no ops, of which a profile has the time
+                row["rest"] = _rest(model, decoders[name])
             row.update(bandwidth.share(int(_read_bytes(model, bits)), ms, statistics.median(times["read"]), read.bytes))
         rows.append(row)
     return rows
@@ -159,7 +164,9 @@ def show(rows: "list[dict[str, typing.Any]]") -> None:
         at, low, high = row["ratio"]
         line = f"{row['setting']:<24}{row['tokens_per_s']:>9.1f}{row['ms']:>9.2f}   {at:.2f} [{low:.2f}, {high:.2f}]"
         if "roofline" in row:
-            line += f"; weights at {100 * row['roofline']:.0f} % of {row['gb_per_s']:.1f} GB/s; {100 * row['rest']:.0f} % is not the engine's"
+            line += f"; weights at {100 * row['roofline']:.0f} % of {row['gb_per_s']:.1f} GB/s"
+        if "rest" in row:
+            line += f"; {100 * row['rest']:.0f} % is not the engine's"
         print(line)
     print(f"{rows[0]['rounds']} rounds of {STEPS} tokens; best of PyTorch's: {rows[0]['beside']}")
 

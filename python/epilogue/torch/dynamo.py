@@ -20,6 +20,7 @@ class GraphMlp:
         self.weights = [linear.weight for linear in self.linears]
         self.biases = [linear.bias for linear in self.linears]
         self.transposed = tuple(linear.transposed for linear in self.linears)
+        self.bits = self.linears[0].bits
         self._numbers = found.activation.numbers
 
     def guard(self) -> None:
@@ -32,6 +33,8 @@ class GraphMlp:
         return f"compiled {form} MLP, {self.activation}"
 
     def fits(self) -> bool:
+        if any(linear.bits != self.bits for linear in self.linears):
+            return False
         values = [value_of(n) for n in (*self.weights, *self.biases, self.x) if n is not None]
         return all(
             v is not None and v.device.type == "cpu" and v.dtype == values[-1].dtype and type(v).__name__ in ("FakeTensor", "Tensor", "Parameter")

@@ -70,10 +70,10 @@ def _require_gradient(dy: torch.Tensor, x: torch.Tensor, last: torch.Tensor) -> 
 
 
 @torch.library.custom_op("epilogue::keep", mutates_args=(), device_types="cpu")
-def _keep(weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor], activation: str) -> int:
+def _keep(weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor], activation: str, bits: str = "") -> int:
     """The number of a handle for weights that kept_mlp or linears meets for the first time. It packs them once, and goes
-    with the first of their storages. activation: the engine's name; "none": linear layers of one input."""
-    handle = Handle(weights, biases, activation, borrows=True)
+    with the first of their storages. activation: the engine's name; "none": linear layers of one input. bits: as bits.py names them."""
+    handle = Handle(weights, biases, activation, bits=bits, borrows=True)
     _kept.put(handle.number, handle, [t for t in (*weights, *biases) if t is not None])
     return handle.number
 
@@ -154,12 +154,12 @@ def _(x, fc1, fc2, bias1, bias2, activation, cache):  # type: ignore[no-untyped-
 
 
 @torch.library.register_fake("epilogue::kept_mlp")
-def _(x, weights, biases, activation):  # type: ignore[no-untyped-def]
+def _(x, weights, biases, activation, bits=""):  # type: ignore[no-untyped-def]
     return _fake(x, weights, biases)
 
 
 @torch.library.register_fake("epilogue::linears")
-def _(x, weights, biases):  # type: ignore[no-untyped-def]
+def _(x, weights, biases, bits=""):  # type: ignore[no-untyped-def]
     return [x.new_empty((*x.shape[:-1], w.shape[0])) for w in weights]
 
 

@@ -24,6 +24,7 @@ from .handle import Handle
 from .linears import is_conv1d, is_linear
 from .packed import rounded_of
 from .report import Row
+from .rounded_call import compiled_call, mark, unmark
 from .taken import Taken, misfit, take, unfit
 from .taken import rows_of as outputs_first
 from .training import has_tiles, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
@@ -355,9 +356,12 @@ class LinearState:
 @functools.lru_cache(maxsize=None)
 def _linear_class(original: type) -> type:
     own = original.forward
+    transposed = original.__name__ == "Conv1D"
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling() or len(args) != 1 or kwargs:
+        if is_compiling():
+            return compiled_call(own, transposed, self, args, kwargs)
+        if len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
         state: LinearState = self.__dict__[STATE]
         if sharded.is_dtensor(self._parameters.get("weight")) and not gathered.is_managed(self) and type(self) is _linear_class(original):
@@ -402,6 +406,8 @@ def fuse_linears(
         for child in parent.children() if not is_linear(parent) else ():
             if not is_linear(child) or child in of_mlps or not options.linears:
                 unfuse_linear(child)
+                if child in of_mlps and options.bits:
+                    mark(child, options.bits)
                 continue
             reason = why_left(child, options, tied)
             if reason is None and left is not None:
@@ -420,6 +426,7 @@ def fuse_linears(
 
 
 def unfuse_linear(module: nn.Module) -> None:
+    unmark(module)
     if is_fused_linear(module):
         module.__class__ = unfused_class(type(module))
     for name in (STATE, _LEFT):

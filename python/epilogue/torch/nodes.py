@@ -30,6 +30,7 @@ class Linear(typing.NamedTuple):
     weight: "fx.Node | None" = None  # of Dynamo's graph, as the two below
     bias: "fx.Node | None" = None
     transposed: bool = False
+    bits: str = ""  # fewer of them, for which fuse() was asked
 
 
 class Activation(typing.NamedTuple):
@@ -107,7 +108,7 @@ class Nodes:
         if not isinstance(node, fx.Node):
             return None
         if self.root is None:
-            return _product(node) or _function(node) or _addmm(node)
+            return _product(node) or _function(node) or _addmm(node) or _rounded(node)
         module = self.module(node)
         if module is None or not is_linear(module) or len(node.args) != 1 or node.kwargs:
             return None
@@ -219,3 +220,16 @@ def _addmm(node: fx.Node) -> "Linear | None":
     if tuple(before.shape[:-1]) != tuple(after.shape[:-1]):
         return None
     return Linear(x, None, weight, bias, True)
+
+
+def _rounded(node: fx.Node) -> "Linear | None":
+    """A layer with fewer bits, as rounded_call.py writes it: the op of one linear layer, and its only result."""
+    op = node.args[0] if node.target is operator.getitem and node.args[1] == 0 else None
+    if not isinstance(op, fx.Node) or op.target is not torch.ops.epilogue.linears.default or len(op.args) != 4 or op.kwargs:
+        return None
+    x, weights, biases, bits = op.args
+    if len(weights) != 1 or not bits or list(op.users) != [node]:
+        return None
+    weight = weights[0]
+    transposed = weight.target == "t" and len(weight.args) == 1
+    return Linear(x, None, weight.args[0] if transposed else weight, biases[0], transposed, bits)

@@ -12,7 +12,8 @@ _KINDS = (
     ("embeddings", ("embedding", "index_select", "gather")),
     ("copies and casts", ("copy_", "to", "_to_copy", "cat", "clone", "contiguous", "stack")),
 )
-_FUSED = {"fused_mlp": "fused MLPs", "gated_mlp": "fused MLPs", "mlp": "fused MLPs", "linear": "fused linear layers", "experts": "fused experts"}
+_FUSED = {"fused_mlp": "fused MLPs", "gated_mlp": "fused MLPs", "mlp": "fused MLPs", "linear": "fused linear layers",
+          "linears": "fused linear layers", "experts": "fused experts"}  # fmt: skip
 
 
 def _kind_of(name: str) -> "str | None":

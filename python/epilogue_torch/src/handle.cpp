@@ -243,6 +243,7 @@ namespace {
 // The memory of weights and biases, and what is computed with it.
 struct KeptKey {
   std::string activation;
+  std::string bits;
   std::vector<int64_t> words;
 
   bool operator==(const KeptKey&) const = default;
@@ -250,7 +251,7 @@ struct KeptKey {
 
 struct KeptHash {
   size_t operator()(const KeptKey& key) const {
-    size_t sum = std::hash<std::string>()(key.activation);
+    size_t sum = std::hash<std::string>()(key.activation) ^ std::hash<std::string>()(key.bits) * 3;
     for (const int64_t word : key.words)
       sum = (sum ^ static_cast<size_t>(word)) * 0x9e3779b97f4a7c15U;
     return sum;
@@ -282,8 +283,9 @@ bool has_no_version(const Torch& tensor) { return ask<bool>("aten::is_inference"
 
 std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
                                   const std::vector<std::optional<Torch>>& biases,
-                                  const std::string& activation, std::vector<Torch>& parameters) {
-  KeptKey key{activation, {}};
+                                  const std::string& activation, const std::string& bits,
+                                  std::vector<Torch>& parameters) {
+  KeptKey key{activation, bits, {}};
   key.words.reserve(8 * (weights.size() + biases.size()));
   parameters = weights;
   for (const Torch& w : weights) add_words(w, key.words);
@@ -297,8 +299,11 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
   }
   if (std::ranges::any_of(parameters, has_no_version)) {
     parameters.clear();
-    return std::make_shared<Handle>(
-        Request{.parameters = {}, .weights = weights, .biases = biases, .activation = activation});
+    return std::make_shared<Handle>(Request{.parameters = {},
+                                            .weights = weights,
+                                            .biases = biases,
+                                            .activation = activation,
+                                            .bits = bits});
   }
   Kept& all = all_kept();
   {
@@ -308,7 +313,7 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
       if (auto handle = known->second.lock()) return handle;
   }
   // Without the lock: Python has one of its own.
-  auto handle = find(ask<int64_t>("epilogue::keep", weights, biases, activation));
+  auto handle = find(ask<int64_t>("epilogue::keep", weights, biases, activation, bits));
   const std::unique_lock lock(all.mutex);
   std::erase_if(all.by_memory, [](const auto& entry) { return entry.second.expired(); });
   all.by_memory.insert_or_assign(std::move(key), handle);

@@ -75,6 +75,7 @@ int64_t count_handles();
 // `parameters`: all tensors that are there, as Handle::run takes them.
 std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
                                   const std::vector<std::optional<Torch>>& biases,
-                                  const std::string& activation, std::vector<Torch>& parameters);
+                                  const std::string& activation, const std::string& bits,
+                                  std::vector<Torch>& parameters);
 
 }  // namespace epilogue_torch

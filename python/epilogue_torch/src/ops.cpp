@@ -106,17 +106,18 @@ std::vector<Torch> run_linear(Torch x, int64_t handle, std::vector<Torch> parame
 }
 
 Torch run_kept_mlp(Torch x, std::vector<Torch> weights, std::vector<std::optional<Torch>> biases,
-                   std::string activation) {
+                   std::string activation, std::string bits) {
   std::vector<Torch> parameters;
-  auto out = find_kept(weights, biases, activation, parameters)->run(x, parameters);
+  auto out = find_kept(weights, biases, activation, bits, parameters)->run(x, parameters);
   if (!out) throw std::runtime_error("expected weights that stay where they are during a call");
   return *out;
 }
 
 std::vector<Torch> run_linears(Torch x, std::vector<Torch> weights,
-                               std::vector<std::optional<Torch>> biases) {
+                               std::vector<std::optional<Torch>> biases, std::string bits) {
   std::vector<Torch> parameters;
-  return find_kept(weights, biases, "none", parameters)->run_linear(x, parameters, std::nullopt);
+  return find_kept(weights, biases, "none", bits, parameters)
+      ->run_linear(x, parameters, std::nullopt);
 }
 
 std::vector<int64_t> widths_of(int64_t handle) { return find(handle)->widths(); }
@@ -143,8 +144,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "-> ()");
   m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
-  m.def("kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation) -> Tensor");
-  m.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]");
+  m.def(
+      "kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation, str bits=\"\") -> "
+      "Tensor");
+  m.def("linears(Tensor x, Tensor[] weights, Tensor?[] biases, str bits=\"\") -> Tensor[]");
   m.def("columns(int handle) -> int");
   m.def("widths(int handle) -> int[]");
   m.def("refresh(int handle) -> ()");

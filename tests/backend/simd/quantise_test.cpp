@@ -60,6 +60,7 @@ TEST(QuantisedRows, AreTheNearestStepsOnEveryLevel) {
       expect_rows(kernels.bf16_to_i8, widened, bf16, k, 127);
       expect_rows(kernels.f32_to_wide_i8, values, values, k, 127);
       expect_rows(kernels.f32_to_i16, values, values, k, 32767);
+      expect_rows(kernels.f32_to_split_i16, values, values, k, 32639);
     });
   }
 }

@@ -469,7 +469,6 @@ class CpuRowChain final : public RowChain {
     const int64_t tile_words = stages_[0].k() * many.layout.row_bytes / 2;
     const bool has_groups = many.layout.has_groups;
     const int64_t weight_bytes = has_groups ? weights / 2 : weights * many.layout.weight_bytes;
-    const bool is_unpacked = has_groups && many.layout.quantise_rows == nullptr;
     shape.block_rows = many.tiles != nullptr
                            ? simd::tile_block_rows(tile_words)
                            : likely_block_rows(many.has_tiles, weights, weights * bytes);
@@ -477,7 +476,7 @@ class CpuRowChain final : public RowChain {
     shape.row_unit = has_sums_ ? kColumnSumRows : ChainKernels::row_unit();
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
     if (many.tiles != nullptr)
-      shape.shared_rows = simd::shared_tile_rows(tile_words, weight_bytes, is_unpacked);
+      shape.shared_rows = simd::shared_tile_rows(tile_words, weight_bytes, has_groups);
     shape.result_columns = stages_.back().n();
     return shape;
   }

@@ -6,11 +6,13 @@
 #include "backend/cpu/chain/row_chain.h"
 #include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/panels/group_columns.h"
 #include "backend/cpu/simd/panels/integer_rows.h"
 #include "backend/cpu/simd/panels/operand.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
+#include "base/ceil_div.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::cpu {
@@ -41,7 +43,7 @@ namespace {
 // 0: its weights have none.
 int64_t steps_of_groups(const StageCall& stage) {
   if (!stage.weights->layout().has_groups) return 0;
-  return stage.weights->groups().size * stage.kernel->layout.row_bytes / (2 * simd::kTileK);
+  return simd::group_unit(stage.weights->groups(), stage.kernel->layout.row_bytes);
 }
 
 // Integers are tiled when they are made.
@@ -128,7 +130,7 @@ StageRows quantised_tiles(const StageCall& stage, const StageRows& rows, int64_t
   constexpr int64_t kElementsPerThread = 64 << 10;
   const int64_t words = stage.padded_k / 2;
   const int64_t row_floats =
-      simd::TiledRows::bytes_of(m, words / simd::kTileK) / int64_t{sizeof(float)};
+      simd::TiledRows::bytes_of(m, ceil_div(words, simd::kTileK)) / int64_t{sizeof(float)};
   float* const memory = integer_scratch.get(static_cast<size_t>(row_floats + m));
   StageRows out;
   out.tiles = tiled_rows(m, words, memory, steps_of_groups(stage));
@@ -172,6 +174,7 @@ StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t
   } else {
     simd::running_sums(reinterpret_cast<const int16_t*>(out), stride, m, stride, unit, sums);
   }
+  if (layout.arrange_rows != nullptr) layout.arrange_rows(out, m * stride);
   return {out, stride, scales, sums, sums_stride, unit};
 }
 

@@ -28,6 +28,8 @@ struct QuantiseKernels {
   RowsToIntegers<float, int16_t> f32_to_wide_i8;
   // The largest magnitude is 32767.
   RowsToIntegers<float, int16_t> f32_to_i16;
+  // The largest magnitude is 32639: 256 times a byte with a sign, and another one.
+  RowsToIntegers<float, int16_t> f32_to_split_i16;
 };
 // At the level in use.
 const QuantiseKernels& quantise_kernels();

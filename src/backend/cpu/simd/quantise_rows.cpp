@@ -69,6 +69,7 @@ constexpr QuantiseKernels table = {
     .bf16_to_i8 = to_integers<FloatType::bf16, 127, int8_t>,
     .f32_to_wide_i8 = to_integers<FloatType::f32, 127, int16_t>,
     .f32_to_i16 = to_integers<FloatType::f32, 32767, int16_t>,
+    .f32_to_split_i16 = to_integers<FloatType::f32, 127 * 256 + 127, int16_t>,
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

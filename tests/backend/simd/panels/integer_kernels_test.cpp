@@ -197,6 +197,8 @@ void expect_grouped_product(const PanelKernelEntry& entry, const GroupFormat& f,
   if (is_integer) {
     kernel.layout.quantise_rows(a.data(), k, m, k, k, rows.data(), k, row_scales.data());
     running_sums(rows.data(), k, m, k, f.size, row_sums.data());
+    if (kernel.layout.arrange_rows != nullptr)
+      kernel.layout.arrange_rows(rows.data(), static_cast<int64_t>(rows.size()));
     args.a = rows.data();
   }
   args.a_stride = k;

@@ -327,7 +327,20 @@ class GroupedTiles : public TileProducts {
       return double{scale} * (step - (c.format.has_zeros ? int{zeros[q][at]} : 8));
     };
 
-    const bool has_bytes = form == TileForm::quads;
+    const bool has_bytes = form == TileForm::quads || form == TileForm::bytes;
+    // Half of what bytes of one scale lie apart, and what their ratio loses.
+    const auto byte_loss = [&](size_t q, int64_t column, int64_t k) {
+      double most = 0;
+      for (int64_t g = k / kBytesK * kBytesK; g < std::min(p.k, (k / kBytesK + 1) * kBytesK);
+           g += c.format.size) {
+        const auto at = static_cast<size_t>(column * groups + g / c.format.size);
+        const int zero = c.format.has_zeros ? int{zeros[q][at]} : 8;
+        float scale = 0;
+        to_f32(c.format.scales, &scales[q][at], &scale, 1);
+        most = std::max(most, double{std::abs(scale)} * std::max(zero, 15 - zero));
+      }
+      return most / 127 * 0.51;
+    };
     std::vector<int8_t> small(static_cast<size_t>(p.m * p.k));
     std::vector<uint16_t> halves(small.size());
     for (size_t i = 0; i < small.size(); ++i) {
@@ -337,9 +350,9 @@ class GroupedTiles : public TileProducts {
     }
     GroupColumns columns(c.format, packed.panel(0, 0), packed.panel_bytes(p.k), p.products, form);
     const int64_t step_k = has_bytes ? 2 * kTileK : kTileK;
-    const int64_t group_steps = c.format.size / step_k;
+    const int64_t group_steps = form == TileForm::bytes ? kBytesK / step_k : c.format.size / step_k;
     TileArgs args;
-    args.rows = {nullptr, p.m, p.k / step_k, 0};
+    args.rows = {nullptr, p.m, (p.k + step_k - 1) / step_k, 0};
     args.rows.depth =
         c.depth == 0 ? args.rows.steps : std::min(args.rows.steps, c.depth * group_steps);
     std::vector<uint16_t> rows(static_cast<size_t>(TiledRows::bytes_of(p.m, args.rows.steps)) / 2 +
@@ -386,6 +399,9 @@ class GroupedTiles : public TileProducts {
             expected += product;
             // Values are rounded to bf16, integers are not.
             bound += std::abs(product) * (form == TileForm::values ? 0x1p-8 : 0x1p-30);
+            if (form == TileForm::bytes)
+              bound += byte_loss(static_cast<size_t>(q), column, k) *
+                       std::abs(small[static_cast<size_t>(i * p.k + k)]);
           }
           const auto block = static_cast<size_t>(column / each * panels + i / kTileBlock);
           const auto place =
@@ -411,6 +427,24 @@ TEST_F(GroupedTiles, GiveTheProductsOfTheirWeightsWhateverTheBlocks) {
             expect_grouped({{m, k, n, products}, wide, depth, 1 + depth}, form);
           for (const TileForm form : {TileForm::values, TileForm::pairs})
             expect_grouped({{m, k, n, products}, narrow, depth, 2}, form);
+        }
+}
+
+// Bytes of one scale: of groups that end in the midst of a step, of more than one scale, and of
+// blocks of k of each.
+TEST_F(GroupedTiles, AreBytesOfOneScaleNearTheirWeights) {
+  if (!cpu_has(CpuFeature::avx512_bf16)) GTEST_SKIP() << "needs AVX512-BF16";
+  for (const int products : {1, 2})
+    for (const auto& [m, k, n] :
+         {std::array<int64_t, 3>{5, 32, 3}, {17, 416, 50}, {33, 1184, 65}, {49, 1536, 34}})
+      for (const bool has_zeros : {false, true})
+        for (const int64_t depth : {0, 1, 2}) {
+          const FloatType scales = depth == 1 ? FloatType::f16 : FloatType::bf16;
+          expect_grouped({{m, k, n, products}, {32, has_zeros, scales}, depth, 1 + depth},
+                         TileForm::bytes);
+          if (k % 128 == 0)
+            expect_grouped({{m, k, n, products}, {128, has_zeros, scales}, depth, 1 + depth},
+                           TileForm::bytes);
         }
 }
 

@@ -5,10 +5,14 @@
 //
 //   values  bf16, the group's scale times each step in them, rounded once
 //   pairs   integers as bf16, exact
-//   quads   integers of 8 bits
+//   quads   integers of 8 bits, exact
+//   bytes   integers of 8 bits that have one scale for kBytesK of k: a step times its group's scale
+//           is rounded once more
 //
 // Integers leave the scales to the sums of a group (TileArgs::group_steps). They are unpacked in a
-// quarter of the time, but each panel of rows then has sums to scale.
+// quarter of the time, but each panel of rows then has sums to scale. Those of bytes are fewer.
+// Bytes lie 8 / 127 of the largest group's steps apart: what the second rounding loses is little
+// beside what the largest group lost by the first.
 // To be used where cpu_has(CpuFeature::avx512_bf16) only.
 #pragma once
 
@@ -20,18 +24,27 @@
 
 namespace epilogue::simd {
 
-enum class TileForm : uint8_t { values, pairs, quads };
+enum class TileForm : uint8_t { values, pairs, quads, bytes };
+
+// k of one scale of bytes.
+inline constexpr int64_t kBytesK = 512;
 
 // The form of bf16 that is the faster for so many panels of 32 rows.
 TileForm choose_pairs(const GroupFormat& format, int64_t panels);
+// The same of integers of 8 bits. Groups of less than a tile's k are bytes.
+TileForm choose_bytes(const GroupFormat& format, int64_t panels);
+// Of rows whose elements have so many bytes: how many steps of k a block of k is a multiple of,
+// whatever the form.
+int64_t group_unit(const GroupFormat& format, int64_t row_bytes);
 
 // A tile's share of a panel: 16 columns, from a row of words on.
 struct GroupTile {
-  const uint16_t* scales;
-  const uint8_t* zeros;  // null: kMiddleStep
-  const uint32_t* words;
-  const char* ahead;  // words that are unpacked a block later; null: not known
-  FloatType scale_type;
+  const uint16_t* scales = nullptr;
+  const uint8_t* zeros = nullptr;  // null: kMiddleStep
+  const uint32_t* words = nullptr;
+  const uint32_t* ratios = nullptr;  // of bytes: the group's scale over theirs, per column
+  const char* ahead;                 // words that are unpacked a block later; null: not known
+  FloatType scale_type = FloatType::bf16;
 };
 
 class GroupColumns {
@@ -41,7 +54,10 @@ class GroupColumns {
                TileForm form);
 
   // Steps of k that a group's sums take in; 0: scales are in the tiles.
-  int64_t group_steps() const { return form_ == TileForm::values ? 0 : format_.size / step_k_; }
+  int64_t group_steps() const {
+    if (form_ == TileForm::bytes) return kBytesK / step_k_;
+    return form_ == TileForm::values ? 0 : format_.size / step_k_;
+  }
   // For blocks of k of `depth` steps.
   static int64_t floats(int64_t depth) { return 2 * (depth * kStepFloats + depth * kTileBlock); }
   void set_memory(float* memory, int64_t depth);
@@ -62,8 +78,11 @@ class GroupColumns {
  private:
   static constexpr int64_t kStepFloats = kTilePairBytes / int64_t{sizeof(float)};
 
-  // The first of a step's two tiles; how many columns on the other begins.
-  GroupTile tile_at(const TileUnit& unit, int64_t step) const;
+  // The first of two tiles from this k on; how many columns on the other begins.
+  GroupTile tile_at(const TileUnit& unit, int64_t k) const;
+  void move_beside(GroupTile& tile) const;
+  void find_byte_scales(int64_t step);
+  void unpack_bytes_of(int64_t step, int64_t part, char* out);
   int64_t beside() const { return products_ == 1 ? kTileColumns : kTileBlock; }
 
   const GroupFormat format_;
@@ -72,6 +91,11 @@ class GroupColumns {
   const int products_;
   const TileForm form_;
   const int64_t step_k_;
+  // Of a step. In one piece it would fill the reordering window, and the tiles wait.
+  const int64_t pieces_;
+  const int64_t end_k_;
+  // Of bytes: [groups of kBytesK][32].
+  alignas(64) std::array<uint32_t, kBytesK / 32 * kTileBlock> ratios_{};
   std::array<float*, 2> tiles_{};
   std::array<float*, 2> scales_{};
   size_t buffer_ = 0;

@@ -4,8 +4,8 @@
 //
 // Integers, not floats: a weight in f32 costs a shift, a mask, a conversion and a multiply-add for
 // 8 of 256 bits, a pair of 16-bit integers a shift, a mask, a multiply-add and an addition for 16.
-// One row then waits for memory, which is what 4 bits are for. Rows of 16 bits lose 1 / 65534 of
-// their largest element, far less than the weights did. Sums of a group are exact: 15 * 32767 times
+// One row then waits for memory, which is what 4 bits are for. Rows of 16 bits lose 1 / 65278 of
+// their largest element, far less than the weights did. Sums of a group are exact: 15 * 32639 times
 // 128, twice that with the zero taken away.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/panels/i4.cpp"
@@ -162,6 +162,14 @@ void i4_product(const PanelArgs& args) {
   });
 }
 
+template <int kParts>
+void put_rows(const PanelArgs& args, int64_t row, int64_t rows, const float* sums) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < kNv; ++j)
+      put_sum<GroupSums, kParts>(args, row + i, j,
+                                 load(sums + i * kWidth + j * static_cast<int64_t>(kLanes)));
+}
+
 // The values of a panel, [k][width], as the kernels of many rows take them.
 template <FloatType kType>
 void widen_groups(const GroupFormat& f, const void* panel, int64_t k, float* out) {
@@ -260,8 +268,8 @@ void unpack_i4_panel(const GroupFormat& f, const void* panel, int64_t k, StepOrd
 
 void quantise_i4_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                       void* out, int64_t stride, float* scales) {
-  quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
-                                scales);
+  quantise_kernels().f32_to_split_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out),
+                                      stride, scales);
 }
 
 }  // namespace
@@ -280,6 +288,8 @@ constexpr I4Kernels table = {
                .stores = true},
     .widen = widen_i4_panel,
     .unpack = unpack_i4_panel,
+    .put_one = put_rows<1>,
+    .put_two = put_rows<2>,
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE
@@ -297,26 +307,12 @@ const I4Kernels& i4_kernels() {
 
 const char* decline_i4_amx(const PanelUse& use);
 
-namespace {
-
-// Cycles of one step of 32 columns in tiles and beside it what unpacks them; here each four rows
-// widen them again.
-bool tiles_are_faster(int64_t rows) {
-  constexpr int64_t kTiles = 220;
-  constexpr int64_t kWiden = 30;
-  constexpr int64_t kRow = 30;
-  constexpr int64_t kRowsAtOnce = 4;
-  return rows >= kLeastTileRows &&
-         kWiden * ((rows + kRowsAtOnce - 1) / kRowsAtOnce) + kRow * rows > kTiles;
-}
-
-}  // namespace
-
 const char* decline_i4(const PanelUse& use) {
+  constexpr TileCosts kCosts = {.tiles = 220, .widen = 30, .row = 30};
   if (use.precision != Precision::i4) return "needs weights that may be rounded to 4 bits";
   if (use.rows > kFewI4Rows) return "needs few rows";
   const bool has_tiles = decline_i4_amx(use) == nullptr;
-  return has_tiles && tiles_are_faster(use.rows) ? "tiles are faster" : nullptr;
+  return has_tiles && tiles_are_faster(kCosts, use.rows) ? "tiles are faster" : nullptr;
 }
 
 const PanelKernel& i4_kernel() { return i4_kernels().kernel; }

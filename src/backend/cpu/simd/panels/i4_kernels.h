@@ -11,6 +11,18 @@ namespace epilogue::simd {
 
 // Up to so many rows the weights' way to the core is the limit.
 inline constexpr int64_t kFewI4Rows = 8;
+// What a step of 32 columns costs in tiles, with what unpacks it beside; and in a kernel of few
+// rows, where each four rows widen it again. Cycles.
+struct TileCosts {
+  int64_t tiles;
+  int64_t widen;
+  int64_t row;
+};
+constexpr bool tiles_are_faster(const TileCosts& costs, int64_t rows) {
+  constexpr int64_t kRowsAtOnce = 4;
+  return rows >= kLeastTileRows &&
+         costs.widen * ((rows + kRowsAtOnce - 1) / kRowsAtOnce) + costs.row * rows > costs.tiles;
+}
 // Sums are ended group by group.
 inline constexpr int64_t kAnyK = int64_t{1} << 40;
 
@@ -31,6 +43,9 @@ struct I4Kernels {
   void (*widen)(const GroupFormat& f, const void* panel, int64_t k, float* out);
   void (*unpack)(const GroupFormat& f, const void* panel, int64_t k, StepOrder order,
                  const UnpackedSteps& out);
+  // Sums of rows [row, row + rows), [rows][width], to where a kernel's sums go.
+  void (*put_one)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
+  void (*put_two)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
 };
 // At the level in use.
 const I4Kernels& i4_kernels();

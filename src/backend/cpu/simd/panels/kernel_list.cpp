@@ -6,6 +6,8 @@
 namespace epilogue::simd {
 
 // Each pair is defined in the file of its name.
+const char* decline_i4_dots(const PanelUse& use);
+const PanelKernel& i4_dots_kernel();
 const char* decline_i4(const PanelUse& use);
 const PanelKernel& i4_kernel();
 const char* decline_w4a8_amx(const PanelUse& use);
@@ -52,6 +54,7 @@ const PanelKernel& f32_kernel();
 namespace {
 
 constexpr PanelKernelEntry kList[kPanelKernels] = {
+    {"i4_dots", decline_i4_dots, i4_dots_kernel},
     {"i4", decline_i4, i4_kernel},
     {"w4a8_amx", decline_w4a8_amx, w4a8_amx_kernel},
     {"w4a8_dots", decline_w4a8_dots, w4a8_dots_kernel},

@@ -56,6 +56,9 @@ struct PanelLayout {
   // QuantiseKernels do. Null: they are read as they are.
   void (*quantise_rows)(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
                         void* out, int64_t stride, float* scales) = nullptr;
+  // Once their running sums are known, `count` integers lie anew, in their place, as the kernel
+  // reads them. Null: as they are.
+  void (*arrange_rows)(void* rows, int64_t count) = nullptr;
   int64_t row_bytes = 4;  // of an element of A's rows, as the kernel reads it
   // How much of k one call of a kernel may sum: integers do not overflow. 0: any.
   int64_t most_k = 0;

@@ -73,8 +73,8 @@ struct TileArgs {
   const FedColumns* fed = nullptr;  // instead of `weights`: columns that are tiled meanwhile
   // Instead of `weights`: columns that are unpacked on their way.
   GroupColumns* columns = nullptr;
-  // Steps of k whose sums are integers of their own, a divisor of the rows' depth; 0: one sum takes
-  // in all of k. The work adds them up, in `waiting`.
+  // Steps of k whose sums are integers of their own, a divisor of the rows' depth where this is not
+  // all of k; 0: one sum takes in all of k. The work adds them up, in `waiting`.
   int64_t group_steps = 0;
   int products = 1;
   int64_t first = 0;  // blocks of columns [first, last)
@@ -120,7 +120,7 @@ bool come_from_memory(int64_t weight_bytes);
 int64_t tile_block_rows(int64_t k);
 // Rows that all cores better take together, each through columns of its own: where weights of depth
 // k come from memory, and rows that use them often enough would not stay in L2 anyway; and where
-// weights are unpacked into values, which takes long, and is shared by all rows. 0: nowhere.
+// weights are unpacked, which takes long, and is shared by all rows. 0: nowhere.
 int64_t shared_tile_rows(int64_t k, int64_t weight_bytes, bool is_unpacked);
 
 }  // namespace epilogue::simd

@@ -221,19 +221,21 @@ class TileLoops {
     const int64_t length = args_.group_steps;
     const char* b = columns.tiles;
     GroupSums group = {columns.scales, totals};
-    for (int64_t step = unit.step; step < unit.step + unit.steps; step += length) {
-      const Micro micro = {a, b, nullptr, length, length};
+    const int64_t end = unit.step + unit.steps;
+    for (int64_t step = unit.step; step < end; step += length) {
+      const int64_t steps = std::min(length, end - step);
+      const Micro micro = {a, b, nullptr, steps, steps};
       is_two ? multiply_group<true>(micro) : multiply_group<false>(micro);
       pending_ = args_.work->sums();
       pending_two_ = is_two;
       work_ = args_.work;
       group.is_first = step == 0;
-      group.is_last = step + length == steps_;
+      group.is_last = step + steps == steps_;
       lines_ = work_->ready_group(unit.block, panel, group);
       group.scales += kTileBlock;
       if (!args_.overlaps) end_pending();
-      a += length * kTilePairBytes;
-      b += length * kTilePairBytes;
+      a += steps * kTilePairBytes;
+      b += steps * kTilePairBytes;
     }
   }
 

@@ -9,7 +9,9 @@
 // On AVX2 by pmaddubsw, which multiplies unsigned steps by signed rows and adds two products in 16
 // bits: at most 2 * 15 * 127. Eight of these fit 16 bits, so that, other than with 8-bit weights
 // (w8a8_pairs.cpp), nothing saturates, and an instruction makes twice the products of pmaddwd.
-// Elsewhere by the kernels of 8-bit weights, group after group.
+// Elsewhere by the kernels of 8-bit weights, group after group; in tiles from end to end the
+// weights of several groups are bytes of one scale (group_columns.h), because sums of short groups
+// take longer to scale than to make.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -301,7 +303,6 @@ void byte_rows_of_4_bits(const float* in, int64_t in_stride, int64_t m, int64_t 
 
 const char* decline_w4a8_amx(const PanelUse& use) {
   if (const char* reason = decline_others_than_w4a8(use)) return reason;
-  if (use.group % kQuadsK != 0) return "needs groups of whole tiles";
   return decline_w8a8_amx_tiled(unpacked_use(use));
 }
 const PanelKernel& w4a8_amx_kernel() {

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Panels of 4-bit weights times few rows of 16-bit integers by AVX512-VNNI's dot products of four:
+// a step of 4 bits is a byte without a sign, and a row's integer is 256 times one byte with a sign
+// and another. A step of 8 k of 16 columns costs a shift, two masks and four dot products for each
+// row, half of what pairs of 16 bits cost (i4.cpp). Sums are the same integers, so that the bits
+// are the same too.
+//
+// Rows lie as the words of a panel ask for them, 16 bytes for 8 of k (group_bit()):
+//
+//   high bytes of k 0 4 1 5, low bytes of these, high bytes of k 2 6 3 7, low bytes of these
+#include <array>
+#include <cstring>
+
+#include "backend/cpu/simd/panels/group_panel.h"
+#include "backend/cpu/simd/panels/i4_kernels.h"
+#include "backend/cpu/simd/panels/pack.h"
+#include "backend/cpu/simd/panels/row_tiles.h"
+#include "base/assert.h"
+#include "base/cpu_features.h"
+
+#if defined(__x86_64__)
+#include <hwy/base.h>
+#include <immintrin.h>
+
+// Inlined standard headers end above this line: nothing of them is compiled for the target.
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+
+namespace epilogue::simd {
+namespace {
+
+// gcc 12 warns of the forms without a mask that they read what was never set.
+constexpr __mmask16 kAll = 0xFFFF;
+constexpr int64_t kLanes = 16;
+constexpr int64_t kRowsAtOnce = 4;
+
+[[gnu::always_inline]] inline __m512 scales_of(const GroupView& group, int64_t column,
+                                               FloatType type) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group.scales + column));
+  if (type == FloatType::f16) return _mm512_maskz_cvtph_ps(kAll, bits);
+  return _mm512_castsi512_ps(
+      _mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, bits), 16));
+}
+
+[[gnu::always_inline]] inline __m512i four_of(const char* a) {
+  int32_t bits = 0;
+  std::memcpy(&bits, a, sizeof bits);
+  return _mm512_set1_epi32(bits);
+}
+
+// kVectors vectors of columns from `column` on, of rows [row, row + kRows): into `out`, a panel's
+// width from row to row. Each vector of a panel's row is a line of the caches: the vectors that
+// another call takes are not read here.
+template <int64_t kRows, int64_t kVectors, Stream kStream>
+[[gnu::noinline]] void dots_tile(const PanelArgs& args, int64_t row, int64_t column, float* out) {
+  constexpr Ahead ahead = ahead_of_stream(1);
+  // Sums that wait for each other's last product would take longer than the products.
+  constexpr int64_t kChains = kRows == 1 ? 2 : 1;
+  const GroupFormat& f = *args.groups;
+  const __m512i mask = _mm512_set1_epi8(0xF);
+  const char* a[kRows];
+  const int32_t* row_sums[kRows];
+  __m512 totals[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kRows; ++i) {
+    a[i] = static_cast<const char*>(args.a) + 2 * (row + i) * args.a_stride;
+    row_sums[i] = args.row_sums + (row + i) * args.row_sums_stride;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kVectors; ++j) totals[i][j] = _mm512_setzero_ps();
+  }
+  for (int64_t g = 0; g * f.size < args.k; ++g) {
+    const GroupView group = group_at(args.panel, f, kPairsWidth, g);
+    const uint32_t* words = group.words + column;
+    if constexpr (kStream == Stream::first) {
+      const char* const header = reinterpret_cast<const char*>(group.scales);
+      for (int64_t b = 0; b < group_header_bytes(f, kPairsWidth); b += 64)
+        fetch_line<ahead.into>(header + b + ahead.bytes);
+    }
+    __m512i sums[kRows][kVectors][2][kChains];
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kVectors; ++j)
+#pragma GCC unroll 2
+        for (int64_t c = 0; c < kChains; ++c)
+          sums[i][j][0][c] = sums[i][j][1][c] = _mm512_setzero_si512();
+    for (int64_t k = g * f.size; k < (g + 1) * f.size; k += 8, words += kPairsWidth) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kVectors; ++j) {
+        const uint32_t* const at = words + j * kLanes;
+        if constexpr (kStream == Stream::first)
+          fetch_line<ahead.into>(reinterpret_cast<const char*>(at) + ahead.bytes);
+        const __m512i word = _mm512_loadu_si512(at);
+        const __m512i low = _mm512_and_si512(word, mask);
+        const __m512i high = _mm512_and_si512(_mm512_maskz_srli_epi32(kAll, word, 4), mask);
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < kRows; ++i) {
+          const char* const x = a[i] + 2 * k;
+          __m512i(&s)[2][kChains] = sums[i][j];
+          s[0][0] = _mm512_dpbusd_epi32(s[0][0], low, four_of(x));
+          s[1][0] = _mm512_dpbusd_epi32(s[1][0], low, four_of(x + 4));
+          s[0][kChains - 1] = _mm512_dpbusd_epi32(s[0][kChains - 1], high, four_of(x + 8));
+          s[1][kChains - 1] = _mm512_dpbusd_epi32(s[1][kChains - 1], high, four_of(x + 12));
+        }
+      }
+    }
+    __m512i moved[kRows];
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; ++i)
+      moved[i] = _mm512_set1_epi32(static_cast<int32_t>(static_cast<uint32_t>(row_sums[i][g + 1]) -
+                                                        static_cast<uint32_t>(row_sums[i][g])));
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kVectors; ++j) {
+      const int64_t at = column + j * kLanes;
+      const __m512 scale = scales_of(group, at, f.scales);
+      const __m512i zero =
+          group.zeros == nullptr
+              ? _mm512_set1_epi32(kMiddleStep)
+              : _mm512_maskz_cvtepu8_epi32(
+                    kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(group.zeros + at)));
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kRows; ++i) {
+        const __m512i(&s)[2][kChains] = sums[i][j];
+        __m512i large = s[0][0];
+        __m512i sum = s[1][0];
+        if constexpr (kChains > 1) {
+          large = _mm512_add_epi32(large, s[0][1]);
+          sum = _mm512_add_epi32(sum, s[1][1]);
+        }
+        sum = _mm512_add_epi32(sum, _mm512_maskz_slli_epi32(kAll, large, 8));
+        sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zero, moved[i]));
+        totals[i][j] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(kAll, sum), scale, totals[i][j]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kRows; ++i) {
+    const __m512 scale = _mm512_set1_ps(args.row_scales[row + i]);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kVectors; ++j)
+      _mm512_store_ps(out + i * kPairsWidth + column + j * kLanes,
+                      _mm512_mul_ps(totals[i][j], scale));
+  }
+}
+
+template <int64_t kRows, Stream kStream>
+void dots_rows(const PanelArgs& args, int64_t row, float* out) {
+  if constexpr (kRows <= 2) return dots_tile<kRows, 4, kStream>(args, row, 0, out);
+  // The sums of more rows fill the registers with half of the columns.
+  dots_tile<kRows, 2, kStream>(args, row, 0, out);
+  dots_tile<kRows, 2, kStream>(args, row, kPairsWidth / 2, out);
+}
+
+void arrange(void* rows, int64_t count) {
+  auto* const bytes = static_cast<char*>(rows);
+  const __m128i order = _mm_setr_epi8(1, 9, 3, 11, 0, 8, 2, 10, 5, 13, 7, 15, 4, 12, 6, 14);
+  for (int64_t i = 0; i < count; i += 8) {
+    auto* const at = reinterpret_cast<__m128i*>(bytes + 2 * i);
+    const __m128i x = _mm_loadu_si128(at);
+    // The low byte has a sign: where it is below 0 the high one is one more.
+    const __m128i high = _mm_and_si128(_mm_add_epi16(x, _mm_set1_epi16(128)),
+                                       _mm_set1_epi16(static_cast<int16_t>(0xFF00)));
+    const __m128i split = _mm_or_si128(high, _mm_and_si128(x, _mm_set1_epi16(0xFF)));
+    _mm_storeu_si128(at, _mm_shuffle_epi8(split, order));
+  }
+}
+
+void product(const PanelArgs& args, void (*put)(const PanelArgs&, int64_t, int64_t, const float*)) {
+  alignas(64) std::array<float, kRowsAtOnce * kPairsWidth> values;
+  all_rows<kRowsAtOnce>(args.m, [&](auto rows, auto stream, int64_t row) {
+    dots_rows<rows(), stream()>(args, row, values.data());
+    put(args, row, rows(), values.data());
+  });
+}
+
+}  // namespace
+}  // namespace epilogue::simd
+
+HWY_POP_ATTRIBUTES
+
+#else
+
+namespace epilogue::simd {
+namespace {
+
+constexpr int64_t kLanes = 16;
+constexpr int64_t kRowsAtOnce = 4;
+void arrange(void*, int64_t) { EPI_ASSERT(false, "x86-64 only"); }
+void product(const PanelArgs&, void (*)(const PanelArgs&, int64_t, int64_t, const float*)) {
+  EPI_ASSERT(false, "x86-64 only");
+}
+
+}  // namespace
+}  // namespace epilogue::simd
+
+#endif
+
+namespace epilogue::simd {
+
+const char* decline_i4_amx(const PanelUse& use);
+
+namespace {
+
+void dots_one(const PanelArgs& args) { product(args, i4_kernels().put_one); }
+void dots_two(const PanelArgs& args) { product(args, i4_kernels().put_two); }
+
+}  // namespace
+
+const char* decline_i4_dots(const PanelUse& use) {
+  // Cycles of one step of 32 columns in tiles and beside it what unpacks them; here each four rows
+  // mask them again.
+  constexpr TileCosts kCosts = {.tiles = 220, .widen = 15, .row = 32};
+  if (use.precision != Precision::i4) return "needs weights that may be rounded to 4 bits";
+  if (use.rows > kFewI4Rows) return "needs few rows";
+  if (!cpu_has(CpuFeature::avx512_vnni)) return "needs AVX512-VNNI";
+  if (pack_kernels().width != kPairsWidth) return "needs panels of AVX-512";
+  return decline_i4_amx(use) == nullptr && tiles_are_faster(kCosts, use.rows) ? "tiles are faster"
+                                                                              : nullptr;
+}
+
+const PanelKernel& i4_dots_kernel() {
+  static const PanelKernel kernel = [] {
+    PanelKernel made = i4_kernels().kernel;
+    made.layout.arrange_rows = arrange;
+    made.mr = kRowsAtOnce;
+    made.lanes = kLanes;
+    made.one = dots_one;
+    made.two = dots_two;
+    return made;
+  }();
+  return kernel;
+}
+
+}  // namespace epilogue::simd
