@@ -93,8 +93,7 @@ class Excess : AskedSearch {
     return p;
   }
 
-  // --- Modules that run again
-  // ---------------------------------------------------------------------
+  // --- Modules that run again ------------------------------------------------------------
 
   struct ModuleCall {
     StringId name = 0;
@@ -213,8 +212,7 @@ class Excess : AskedSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- The dearer order
-  // ---------------------------------------------------------------------------
+  // --- The dearer order ------------------------------------------------------------------
 
   using Orders = std::map<std::tuple<uint64_t, uint64_t, int>, DearerOrder>;
 
@@ -386,8 +384,7 @@ class Excess : AskedSearch {
     return false;
   }
 
-  // --- Matrices made of vectors
-  // -------------------------------------------------------------------
+  // --- Matrices made of vectors ----------------------------------------------------------
 
   // Sizes of a matrix that is made of vectors: a diagonal one, or all products of two vectors.
   std::vector<int64_t> made_matrix(size_t i) const {
@@ -478,8 +475,7 @@ class Excess : AskedSearch {
     }
   }
 
-  // --- Experts
-  // ------------------------------------------------------------------------------------
+  // --- Experts ---------------------------------------------------------------------------
 
   void find_all_experts() {
     OpTimes times;
@@ -548,8 +544,7 @@ class Excess : AskedSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Padding
-  // ------------------------------------------------------------------------------------
+  // --- Padding ---------------------------------------------------------------------------
 
   struct Batch {
     std::vector<int64_t> lengths;

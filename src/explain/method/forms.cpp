@@ -67,8 +67,7 @@ class Forms : AskedSearch {
   }
 
  private:
-  // --- Ops that are many ops
-  // -----------------------------------------------------------------------
+  // --- Ops that are many ops -------------------------------------------------------------
 
   // Programs are rarely about such an op, and its time is in what it calls.
   void find_composites() {
@@ -101,8 +100,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- All pairs
-  // ----------------------------------------------------------------------------------
+  // --- All pairs -------------------------------------------------------------------------
 
   // Sizes that two operands have together, if these are all pairs of their rows.
   std::optional<Dims> pairs_of(size_t i) const {
@@ -178,8 +176,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- Windows that overlap
-  // -----------------------------------------------------------------------
+  // --- Windows that overlap --------------------------------------------------------------
 
   void find_windows() {
     std::map<uint64_t, CostlyForm> forms;
@@ -324,8 +321,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- Products with what is mostly zeros
-  // -------------------------------------------------------------
+  // --- Products with what is mostly zeros ------------------------------------------------
 
   // The product that reads a result of these sizes soon; nothing if there is none.
   std::optional<size_t> product_after(size_t i, const Dims& dims, CostlyForm& form) {
@@ -399,8 +395,7 @@ class Forms : AskedSearch {
         std::nullopt, WasteProof::likely);
   }
 
-  // --- Weights that are made anew
-  // -----------------------------------------------------------------
+  // --- Weights that are made anew --------------------------------------------------------
 
   // W + U V, multiplied by fewer rows than the sum is worth: x W^T + (x V^T) U^T.
   void find_made_weights() {
@@ -449,8 +444,7 @@ class Forms : AskedSearch {
         0.9, WasteProof::likely);
   }
 
-  // --- Penalties
-  // ----------------------------------------------------------------------------------
+  // --- Penalties -------------------------------------------------------------------------
 
   // p.pow(2).sum() added up over parameters, whose gradients pass through each of them again.
   void find_penalties() {

@@ -54,8 +54,7 @@ class Passes : WasteSearch {
   }
 
  private:
-  // --- Backward passes through the same graph
-  // -----------------------------------------------------
+  // --- Backward passes through the same graph --------------------------------------------
 
   // Whether a node's ops are recorded for a gradient of the gradient (create_graph=True).
   bool keeps_graph(size_t root) const {
@@ -244,8 +243,7 @@ class Passes : WasteSearch {
     return true;
   }
 
-  // --- Gradients of slices
-  // ------------------------------------------------------------------------
+  // --- Gradients of slices ---------------------------------------------------------------
 
   void find_cut_gradients() {
     std::map<StringId, std::vector<size_t>> by_name;
@@ -325,8 +323,7 @@ class Passes : WasteSearch {
     return {};
   }
 
-  // --- Many small passes
-  // --------------------------------------------------------------------------
+  // --- Many small passes -----------------------------------------------------------------
 
   // Passes of the same nodes, one for each sample or each small part of a batch.
   void find_small_passes() {
@@ -380,8 +377,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, {});
   }
 
-  // --- Gradients that are zeros
-  // -------------------------------------------------------------------
+  // --- Gradients that are zeros ----------------------------------------------------------
 
   // zero_grad(set_to_none=False) keeps gradients of parameters that no pass reaches, and the
   // optimizer goes through all of them.
@@ -453,8 +449,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Penalties of gradients
-  // ---------------------------------------------------------------------
+  // --- Penalties of gradients ------------------------------------------------------------
 
   // A pass with create_graph whose gradient's norm is taken, in every step: training goes on
   // without it in most steps.
@@ -509,8 +504,7 @@ class Passes : WasteSearch {
     return false;
   }
 
-  // --- Graphs that no pass reads
-  // ------------------------------------------------------------------
+  // --- Graphs that no pass reads ---------------------------------------------------------
 
   // Without no_grad() each op of inference makes a node of a graph.
   void find_unread_graph() {
@@ -575,8 +569,7 @@ class Passes : WasteSearch {
     return held;
   }
 
-  // --- Work beside training
-  // ---------------------------------------------------------------------
+  // --- Work beside training --------------------------------------------------------------
 
   // Ops after the last node of each step and outside of the optimizer.
   void find_work_beside_training() {
@@ -647,8 +640,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- A forward pass that gradients do not reach
-  // ---------------------------------------------------
+  // --- A forward pass that gradients do not reach ----------------------------------------
 
   void find_untrained_forward() {
     if (!all_.has_backward || all_.links.steps.empty()) return;

@@ -350,8 +350,7 @@ Said then_product(const CountedOps& all, Calls calls) {
   });
 }
 
-// --- Signs of no row
-// ------------------------------------------------------------------------------
+// --- Signs of no row ---------------------------------------------------------------------
 
 // "[1, 1]": nothing but ones.
 bool are_ones(std::string_view text) {

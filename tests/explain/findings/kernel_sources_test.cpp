@@ -7,7 +7,7 @@
 
 namespace epilogue::trace::kernel_sources_test {
 
-using testing::find_finding;
+using testing::finding_of;
 using testing::GpuTrace;
 using testing::kUs;
 using testing::tensor;
@@ -95,12 +95,10 @@ GpuTrace compiled_trace() {
 
 TEST(KernelSources, AGapBetweenKernelsSaysWhereTheyComeFrom) {
   const GpuTrace b = compiled_trace();
-  const Explanation e = explain(b.trace, link(b.trace));
-  const Finding* gap = find_finding(e, "idle-gap");
-  ASSERT_NE(gap, nullptr);
-  ASSERT_EQ(gap->sources.size(), 1U) << "of the other kernel nothing was recorded";
-  EXPECT_EQ(gap->sources[0].kernel, "triton_poi_fused_add_gelu_0");
-  EXPECT_EQ(gap->evidence.back(),
+  const Finding gap = finding_of(explain(b.trace, link(b.trace)), "idle-gap");
+  ASSERT_EQ(gap.sources.size(), 1U) << "of the other kernel nothing was recorded";
+  EXPECT_EQ(gap.sources[0].kernel, "triton_poi_fused_add_gelu_0");
+  EXPECT_EQ(gap.evidence.back(),
             "triton_poi_fused_add_gelu_0, from /tmp/torchinductor_me/c1/c1.py (add, gelu)");
 }
 

@@ -89,10 +89,9 @@ TEST(Graphs, OneOtherNameBetweenMatchesTakesThePlaceOfItsCounterpart) {
   other[5] = "gemm_o_of_another_tile";
   replay(t, other, 10'000 * kUs, correlation);
   const GraphReport report = report_of(t.trace);
-  const GraphOwner* owner = find_kernel(report, "gemm_o_of_another_tile");
-  ASSERT_NE(owner, nullptr);
-  EXPECT_EQ(owner->op, "op::gemm_o");
-  EXPECT_EQ(owner->confidence, Confidence::medium);  // 9 of 10 match
+  const GraphOwner& owner = test::found(find_kernel(report, "gemm_o_of_another_tile"));
+  EXPECT_EQ(owner.op, "op::gemm_o");
+  EXPECT_EQ(owner.confidence, Confidence::medium);  // 9 of 10 match
 }
 
 TEST(Graphs, AnInsertedKernelShiftsNoOther) {
@@ -110,9 +109,8 @@ TEST(Graphs, AnInsertedKernelShiftsNoOther) {
     ASSERT_NE(owner, nullptr) << kernel;
     EXPECT_EQ(owner->op, "op::" + kernel);
   }
-  const GraphOwner* extra = find_kernel(report, "only_in_the_graph");
-  ASSERT_NE(extra, nullptr);
-  EXPECT_EQ(extra->source, GraphSource::none);
+  const GraphOwner& extra = test::found(find_kernel(report, "only_in_the_graph"));
+  EXPECT_EQ(extra.source, GraphSource::none);
 }
 
 TEST(Graphs, AnotherOrderNamesNothing) {
@@ -164,17 +162,15 @@ TEST(Graphs, ACaptureOfRocmNamesKernelsModulesAndFrames) {
   int64_t correlation = 0;
   replay(t, kLayer, 0, correlation);
   const GraphReport report = report_of(t.trace, &reference);
-  const GraphOwner* first = find_kernel(report, "norm_a");
-  ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->op, "op::norm_a");
-  EXPECT_EQ(first->module, "Attention_3");
-  EXPECT_EQ(first->frame, "model.py(12): attend");
-  EXPECT_EQ(first->source, GraphSource::capture);
-  EXPECT_EQ(first->confidence, Confidence::high);
-  const GraphOwner* last = find_kernel(report, "gemm_down");
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->module, "Model_0");
-  EXPECT_EQ(last->frame, "");
+  const GraphOwner& first = test::found(find_kernel(report, "norm_a"));
+  EXPECT_EQ(first.op, "op::norm_a");
+  EXPECT_EQ(first.module, "Attention_3");
+  EXPECT_EQ(first.frame, "model.py(12): attend");
+  EXPECT_EQ(first.source, GraphSource::capture);
+  EXPECT_EQ(first.confidence, Confidence::high);
+  const GraphOwner& last = test::found(find_kernel(report, "gemm_down"));
+  EXPECT_EQ(last.module, "Model_0");
+  EXPECT_EQ(last.frame, "");
 }
 
 GpuTrace capture_of_cuda(size_t launches) {
@@ -198,10 +194,9 @@ TEST(Graphs, ACaptureOfCudaNamesByTheNumberOfLaunches) {
   const GraphReference reference(same.trace, link(same.trace));
   const GraphReport report = report_of(t.trace, &reference);
   for (size_t i = 0; i < kLayer.size(); ++i) {
-    const GraphOwner* owner = find_kernel(report, kLayer[i]);
-    ASSERT_NE(owner, nullptr);
-    EXPECT_EQ(owner->op, "op::" + std::to_string(i));
-    EXPECT_EQ(owner->confidence, Confidence::medium);
+    const GraphOwner& owner = test::found(find_kernel(report, kLayer[i]));
+    EXPECT_EQ(owner.op, "op::" + std::to_string(i));
+    EXPECT_EQ(owner.confidence, Confidence::medium);
   }
   const GpuTrace more = capture_of_cuda(kLayer.size() + 1);
   const GraphReference other(more.trace, link(more.trace));
@@ -217,15 +212,13 @@ TEST(Graphs, AnnotationsOfNodesComeFirst) {
   const Trace trace = read_trace_text(text, "made").value();
   EXPECT_TRUE(trace.import.repairs.empty());
   const GraphReport report = report_of(trace);
-  const GraphOwner* k1 = find_kernel(report, "k1");
-  ASSERT_NE(k1, nullptr);
-  EXPECT_EQ(k1->op, "attention");
-  EXPECT_EQ(k1->module, "layers.0.attn");
-  EXPECT_EQ(k1->source, GraphSource::annotation);
-  EXPECT_EQ(k1->device_ns, 4000);
-  const GraphOwner* k2 = find_kernel(report, "k2");
-  ASSERT_NE(k2, nullptr);
-  EXPECT_EQ(k2->source, GraphSource::none);
+  const GraphOwner& k1 = test::found(find_kernel(report, "k1"));
+  EXPECT_EQ(k1.op, "attention");
+  EXPECT_EQ(k1.module, "layers.0.attn");
+  EXPECT_EQ(k1.source, GraphSource::annotation);
+  EXPECT_EQ(k1.device_ns, 4000);
+  const GraphOwner& k2 = test::found(find_kernel(report, "k2"));
+  EXPECT_EQ(k2.source, GraphSource::none);
 }
 
 // --- Labels -------------------------------------------------------------------------------------
