@@ -6,8 +6,7 @@
 
 namespace epilogue::fashion_mnist_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 std::string header(std::initializer_list<int> dims) {
   std::string out("\0\0\x08", 3);

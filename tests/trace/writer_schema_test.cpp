@@ -6,15 +6,7 @@
 
 namespace epilogue::trace::writer_schema_test {
 
-using testing::Json;
-using testing::keys;
-using testing::kHostPid;
-using testing::scalar;
-using testing::select;
-using testing::tensor;
-using testing::tensor_list;
-using testing::TraceBuilder;
-using testing::written;
+using namespace testing;
 using Names = std::vector<std::string>;
 
 // The only event of its kind, without its args.

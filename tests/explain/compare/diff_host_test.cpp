@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::diff_host_test {
 
-using testing::diff;
-using testing::find_part;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
   TraceBuilder a, b;

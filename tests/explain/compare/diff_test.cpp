@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::diff_test {
 
-using testing::diff;
-using testing::find_part;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 // An op from `start` with one kernel of `us`, both as long.
 void run(TraceBuilder& b, const char* op, const char* kernel, int64_t start_us, int64_t us) {

@@ -7,12 +7,7 @@
 
 namespace epilogue::trace::advice_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::has_line;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 // An op that launches one kernel at its start.
 void launching(GpuTrace& b, const char* op, const char* kernel, int64_t at_us, int64_t kernel_us) {

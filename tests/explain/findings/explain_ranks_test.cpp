@@ -8,10 +8,7 @@
 
 namespace epilogue::trace::explain_ranks_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 constexpr char kReduceKernel[] = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)";
 

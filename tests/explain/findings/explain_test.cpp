@@ -8,11 +8,7 @@
 
 namespace epilogue::trace::explain_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 // A launch call of `call_us` and its kernel `delay_us` after it.
 void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,

@@ -8,10 +8,7 @@
 
 namespace epilogue::trace::fusion_findings_test {
 
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 // Ops of 20 us on the host, each of which launches a kernel of `kernel_us`.
 Explanation explain_chain(std::initializer_list<const char*> ops, int64_t kernel_us) {

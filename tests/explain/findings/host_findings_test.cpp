@@ -7,12 +7,7 @@
 
 namespace epilogue::trace::host_findings_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // 537 MFLOP.
 void product(GpuTrace& b, int64_t start_us, int64_t end_us, const char* type) {

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::kernel_sources_test {
 
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 TritonKernel triton(const char* name, const char* file, std::vector<std::string> ops = {}) {
   TritonKernel k;

@@ -10,12 +10,7 @@
 
 namespace epilogue::trace::loss_findings_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::has_line;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 // Ops one after the other.
 struct Line : GpuTrace {

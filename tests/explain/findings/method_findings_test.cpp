@@ -7,14 +7,7 @@
 
 namespace epilogue::trace::method_findings_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::has_line;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 OpInput number(int64_t value) { return scalar(std::to_string(value)); }
 

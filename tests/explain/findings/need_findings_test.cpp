@@ -8,15 +8,7 @@
 
 namespace epilogue::trace::need_findings_test {
 
-using testing::explain_rounds;
-using testing::explain_steps;
-using testing::find_finding;
-using testing::finding_of;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // --- Numbers near zero -------------------------------------------------------------------
 

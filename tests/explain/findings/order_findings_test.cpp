@@ -8,15 +8,7 @@
 
 namespace epilogue::trace::order_findings_test {
 
-using testing::explain_rounds;
-using testing::explain_steps;
-using testing::find_finding;
-using testing::finding_of;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // What a good run spends its time on.
 void add_work(OpSequence& b, int64_t us) {

@@ -7,11 +7,7 @@
 
 namespace epilogue::trace::pattern_findings_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 struct Timed {
   const char* name;

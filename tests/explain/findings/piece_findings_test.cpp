@@ -10,16 +10,7 @@
 
 namespace epilogue::trace::piece_findings_test {
 
-using testing::explain_rounds;
-using testing::explain_steps;
-using testing::find_finding;
-using testing::finding_of;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 void add_work(OpSequence& b, int64_t us) {
   b.add("aten::linear", us, {tensor({512, 512}), tensor({512, 512}), tensor({512})});

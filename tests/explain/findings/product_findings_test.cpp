@@ -8,15 +8,7 @@
 
 namespace epilogue::trace::product_findings_test {
 
-using testing::a100;
-using testing::find_finding;
-using testing::finding_of;
-using testing::GemmTrace;
-using testing::GpuTrace;
-using testing::kBf16;
-using testing::kGate;
-using testing::kUs;
-using testing::mm;
+using namespace testing;
 
 TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   GemmTrace b(a100());

@@ -8,13 +8,7 @@
 
 namespace epilogue::trace::rank_findings_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // Times of one step, in microseconds: a wait before the work, the work, and a wait behind it.
 struct Step {

@@ -9,18 +9,7 @@
 
 namespace epilogue::trace::waste_findings_test {
 
-using testing::explain_rounds;
-using testing::explain_steps;
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::has_line;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 // --- A sequence that grows ---------------------------------------------------------------
 

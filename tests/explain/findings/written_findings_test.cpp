@@ -8,15 +8,7 @@
 
 namespace epilogue::trace::written_findings_test {
 
-using testing::explain_rounds;
-using testing::explain_steps;
-using testing::find_finding;
-using testing::finding_of;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 void add_work(OpSequence& b, int64_t us) {
   b.add("aten::mm", us, {tensor({256, 256}), tensor({256, 256})});

@@ -6,13 +6,7 @@
 
 namespace epilogue::trace::fusion_refusals_test {
 
-using testing::find;
-using testing::fusion_of;
-using testing::kBFloat16;
-using testing::Program;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 TEST(FusionRefusals, NoKernelCopiesBetweenHostAndDevice) {
   for (const char* copy : {"Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pageable)",

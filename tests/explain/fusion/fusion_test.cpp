@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::fusion_test {
 
-using testing::find;
-using testing::fusion_of;
-using testing::kBFloat16;
-using testing::Program;
+using namespace testing;
 
 // T = 8192 x 3072 bf16 = 50,331,648 bytes.
 void geglu(Program& p) {

@@ -6,11 +6,7 @@
 
 namespace epilogue::trace::host_model_test {
 
-using testing::find;
-using testing::fusion_of;
-using testing::Program;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 constexpr double kMiB = 1 << 20;
 

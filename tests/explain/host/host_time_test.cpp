@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::host_time_test {
 
-using testing::GpuTrace;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 std::optional<HostTime> judged(const GpuTrace& b) { return host_time(b.trace, link(b.trace)); }
 

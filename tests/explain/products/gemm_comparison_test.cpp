@@ -7,13 +7,7 @@
 
 namespace epilogue::trace::gemm_comparison_test {
 
-using testing::a100;
-using testing::GemmTrace;
-using testing::kBf16;
-using testing::kDown;
-using testing::kGate;
-using testing::mm;
-using testing::v100;
+using namespace testing;
 
 TEST(GemmComparisons, ExplainsTheFasterOfTwoOfTheSameFlops) {
   GemmTrace t(a100());

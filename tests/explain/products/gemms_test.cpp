@@ -9,16 +9,7 @@
 
 namespace epilogue::trace::gemms_test {
 
-using testing::a100;
-using testing::GemmTrace;
-using testing::kBf16;
-using testing::kDown;
-using testing::kGate;
-using testing::mi300x;
-using testing::mm;
-using testing::scalar;
-using testing::tensor;
-using testing::v100;
+using namespace testing;
 
 GemmShape shape_of(std::string_view op, std::vector<OpInput> inputs) {
   const auto problem = gemm_problem(op, inputs);

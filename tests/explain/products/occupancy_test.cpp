@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::occupancy_test {
 
-using testing::a100;
-using testing::GpuTrace;
-using testing::h100;
-using testing::v100;
+using namespace testing;
 
 KernelArgs launch(int32_t registers, int64_t shared_bytes, int64_t threads, int64_t blocks = 1) {
   KernelArgs args;

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::process_groups_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 constexpr int64_t kSpan = 1000 * kUs;
 

@@ -7,11 +7,7 @@
 
 namespace epilogue::trace::step_waits_test {
 
-using testing::find_finding;
-using testing::finding_of;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 constexpr char kReduce[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 constexpr int64_t kStep = 1000 * kUs;

@@ -9,9 +9,7 @@
 
 namespace epilogue::trace::captured_ops_test {
 
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 constexpr int kLayers = 4;
 constexpr int64_t kGemm = 30 * kUs;

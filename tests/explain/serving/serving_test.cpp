@@ -8,12 +8,7 @@
 
 namespace epilogue::trace::serving_test {
 
-using testing::GpuTrace;
-using testing::has_real_trace;
-using testing::kUs;
-using testing::real_trace_path;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // --- Graphs -------------------------------------------------------------------------------------
 
