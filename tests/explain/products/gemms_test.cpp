@@ -269,12 +269,11 @@ TEST(DevicePeaks, AreNotGuessed) {
 }
 
 TEST(DevicePeaks, KnowNoRateForATypeThatTheDeviceLacks) {
-  const auto volta = find_device_peaks(v100());
-  ASSERT_TRUE(volta);
-  EXPECT_DOUBLE_EQ(*peak_tflops(*volta, "f16"), 125);
-  EXPECT_FALSE(peak_tflops(*volta, "bf16"));
-  EXPECT_FALSE(peak_tflops(*volta, "tf32"));
-  EXPECT_FALSE(peak_tflops(*volta, ""));
+  const auto volta = find_device_peaks(v100()).value();
+  EXPECT_DOUBLE_EQ(*peak_tflops(volta, "f16"), 125);
+  EXPECT_FALSE(peak_tflops(volta, "bf16"));
+  EXPECT_FALSE(peak_tflops(volta, "tf32"));
+  EXPECT_FALSE(peak_tflops(volta, ""));
 }
 
 TEST(DevicePeaks, OfACpuComeFromItsTrace) {
@@ -283,13 +282,12 @@ TEST(DevicePeaks, OfACpuComeFromItsTrace) {
   t.devices = {named("AMD EPYC")};
   EXPECT_FALSE(find_device_peaks(t, 0));
   t.metadata = {{"f32_peak_gflops", "250.5"}, {"memory_read_gb_per_s", "20"}};
-  const auto peaks = find_device_peaks(t, 0);
-  ASSERT_TRUE(peaks);
-  EXPECT_DOUBLE_EQ(*peak_tflops(*peaks, "f32"), 0.2505);
-  EXPECT_FALSE(peak_tflops(*peaks, "bf16")) << "not measured";
+  const auto peaks = find_device_peaks(t, 0).value();
+  EXPECT_DOUBLE_EQ(*peak_tflops(peaks, "f32"), 0.2505);
+  EXPECT_FALSE(peak_tflops(peaks, "bf16")) << "not measured";
   t.metadata.emplace_back("bf16_peak_gflops", "480");
   EXPECT_DOUBLE_EQ(*peak_tflops(*find_device_peaks(t, 0), "bf16"), 0.48);
-  EXPECT_DOUBLE_EQ(peaks->memory_gb_per_s, 20);
+  EXPECT_DOUBLE_EQ(peaks.memory_gb_per_s, 20);
 }
 
 }  // namespace epilogue::trace::gemms_test

@@ -219,47 +219,42 @@ TEST(Graphs, AnnotationsOfNodesComeFirst) {
 // --- Labels -------------------------------------------------------------------------------------
 
 TEST(StepLabels, AreReadOfVllm) {
-  const auto prefill = parse_step_label("execute_context_1(888_788544)_generation_0(0)");
-  ASSERT_TRUE(prefill);
-  EXPECT_EQ(prefill->server, "vLLM");
-  EXPECT_EQ(prefill->phase, ServingPhase::prefill);
-  EXPECT_EQ(prefill->requests, 1);
-  EXPECT_EQ(prefill->prefill_tokens, 888);
-  const auto decode = parse_step_label(
-      "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)");
-  ASSERT_TRUE(decode);
-  EXPECT_EQ(decode->phase, ServingPhase::decode);
-  EXPECT_EQ(decode->requests, 32);
-  EXPECT_EQ(decode->decode_tokens, 32);
-  EXPECT_EQ(decode->context_tokens, 55086);
-  const auto mixed = parse_step_label("execute_context_2(512)_generation_30(30)");
-  ASSERT_TRUE(mixed);
-  EXPECT_EQ(mixed->phase, ServingPhase::mixed);
-  EXPECT_EQ(mixed->requests, 32);
-  EXPECT_EQ(mixed->prefill_tokens, 512);
-  EXPECT_EQ(mixed->decode_tokens, 30);
-  const auto old = parse_step_label("execute_new_0_cached_8");
-  ASSERT_TRUE(old);
-  EXPECT_EQ(old->phase, ServingPhase::decode);
-  EXPECT_EQ(old->requests, 8);
+  const auto prefill = parse_step_label("execute_context_1(888_788544)_generation_0(0)").value();
+  EXPECT_EQ(prefill.server, "vLLM");
+  EXPECT_EQ(prefill.phase, ServingPhase::prefill);
+  EXPECT_EQ(prefill.requests, 1);
+  EXPECT_EQ(prefill.prefill_tokens, 888);
+  const auto decode =
+      parse_step_label(
+          "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)")
+          .value();
+  EXPECT_EQ(decode.phase, ServingPhase::decode);
+  EXPECT_EQ(decode.requests, 32);
+  EXPECT_EQ(decode.decode_tokens, 32);
+  EXPECT_EQ(decode.context_tokens, 55086);
+  const auto mixed = parse_step_label("execute_context_2(512)_generation_30(30)").value();
+  EXPECT_EQ(mixed.phase, ServingPhase::mixed);
+  EXPECT_EQ(mixed.requests, 32);
+  EXPECT_EQ(mixed.prefill_tokens, 512);
+  EXPECT_EQ(mixed.decode_tokens, 30);
+  const auto old = parse_step_label("execute_new_0_cached_8").value();
+  EXPECT_EQ(old.phase, ServingPhase::decode);
+  EXPECT_EQ(old.requests, 8);
 }
 
 TEST(StepLabels, AreReadOfSglang) {
-  const auto decode = parse_step_label("step[DECODE bs=32]");
-  ASSERT_TRUE(decode);
-  EXPECT_EQ(decode->server, "SGLang");
-  EXPECT_EQ(decode->phase, ServingPhase::decode);
-  EXPECT_EQ(decode->requests, 32);
-  EXPECT_EQ(decode->decode_tokens, 32);
-  const auto prefill = parse_step_label("step[prefill bs=2 toks=4096]");
-  ASSERT_TRUE(prefill);
-  EXPECT_EQ(prefill->phase, ServingPhase::prefill);
-  EXPECT_EQ(prefill->prefill_tokens, 4096);
-  const auto mixed = parse_step_label("step[mixed bs=9 ext=256 dec=8]");
-  ASSERT_TRUE(mixed);
-  EXPECT_EQ(mixed->phase, ServingPhase::mixed);
-  EXPECT_EQ(mixed->prefill_tokens, 256);
-  EXPECT_EQ(mixed->decode_tokens, 8);
+  const auto decode = parse_step_label("step[DECODE bs=32]").value();
+  EXPECT_EQ(decode.server, "SGLang");
+  EXPECT_EQ(decode.phase, ServingPhase::decode);
+  EXPECT_EQ(decode.requests, 32);
+  EXPECT_EQ(decode.decode_tokens, 32);
+  const auto prefill = parse_step_label("step[prefill bs=2 toks=4096]").value();
+  EXPECT_EQ(prefill.phase, ServingPhase::prefill);
+  EXPECT_EQ(prefill.prefill_tokens, 4096);
+  const auto mixed = parse_step_label("step[mixed bs=9 ext=256 dec=8]").value();
+  EXPECT_EQ(mixed.phase, ServingPhase::mixed);
+  EXPECT_EQ(mixed.prefill_tokens, 256);
+  EXPECT_EQ(mixed.decode_tokens, 8);
   EXPECT_EQ(parse_step_label("step[idle]")->phase, ServingPhase::other);
 }
 
