@@ -23,8 +23,8 @@
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
-#include "measure/measure.h"
 #include "explain/render/document.h"
+#include "measure/measure.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/bench/bench_contenders.h"
 #include "tools/epilogue/command.h"
@@ -117,11 +117,7 @@ std::vector<PortabilityShape> shapes_of(const PortabilityOptions& o) {
 }
 
 WorkloadOptions workload_options(const PortabilityShape& s, DType dtype, const std::string& mode) {
-  WorkloadOptions o;
-  o.dtype = dtype_name(dtype);
-  o.mode = mode;
-  o.batch = s.rows;
-  o.seq = 1;
+  WorkloadOptions o = {.dtype = dtype_name(dtype), .mode = mode, .batch = s.rows, .seq = 1};
   switch (s.kind) {
     case Kind::linear:
       o.kind = "linear";

@@ -32,9 +32,7 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
                                             int result, std::string& reason) {
   BoundProgram bound;
   const PointwiseRow& row = pointwise_row(fn);
-  PointwiseStep step;
-  step.fn = fn;
-  step.parameters = parameters_of(row, call.attrs);
+  PointwiseStep step = {.fn = fn, .parameters = parameters_of(row, call.attrs)};
   size_t constants = 0;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const Value& value = graph.value(call.inputs[i]);
@@ -155,9 +153,7 @@ int ProgramBuilder::number(Operand o) const {
 }
 
 BoundProgram ProgramBuilder::finish(const std::vector<int>& results) const {
-  BoundProgram bound;
-  bound.inputs = inputs_;
-  bound.results = results;
+  BoundProgram bound = {.inputs = inputs_, .results = results};
   bound.program.inputs = static_cast<int>(inputs_.size());
   for (const Step& s : steps_) {
     PointwiseStep step = s.step;

@@ -122,9 +122,7 @@ Task task_of(const json& j) {
 }
 
 TableMeaning table_of(const json& j) {
-  TableMeaning t;
-  t.task = task_of(j);
-  t.target = j.at("target");
+  TableMeaning t = {.task = task_of(j), .target = j.at("target")};
   if (t.task == Task::classification) {
     j.at("classes").get_to(t.classes);
   } else {

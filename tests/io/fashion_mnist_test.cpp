@@ -25,10 +25,7 @@ void write_split(const TempFolder& folder, std::string_view labels) {
 }
 
 FashionMnistOptions test_only(const TempFolder& folder) {
-  FashionMnistOptions options;
-  options.dir = folder.path();
-  options.train = false;
-  return options;
+  return FashionMnistOptions{.dir = folder.path(), .train = false};
 }
 
 void expect_failure(const TempFolder& folder, FailureCode code, std::string_view detail) {

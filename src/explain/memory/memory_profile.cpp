@@ -242,9 +242,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {
     sort_by_time(trace, records);
-    DeviceMemory memory;
-    memory.type = device.first;
-    memory.device = device.second;
+    DeviceMemory memory = {.type = device.first, .device = device.second};
     const size_t until_peak = add_totals(trace, records, memory);
     add_categories(trace, records, memory);
     add_holders(trace, ops, frames, live_after(trace, records, until_peak), memory);

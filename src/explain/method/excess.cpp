@@ -72,10 +72,7 @@ class Excess : AskedSearch {
     const auto tensors = tensor_inputs(inputs(i));
     if (tensors.size() < 2 || tensors[0].dims.size() < 2 || tensors[1].dims.size() < 2)
       return std::nullopt;
-    Product p;
-    p.left = tensors[0].dims;
-    p.right = tensors[1].dims;
-    p.is_linear = of == "linear";
+    Product p = {.left = tensors[0].dims, .right = tensors[1].dims, .is_linear = of == "linear"};
     p.result = p.left;
     p.k = static_cast<double>(p.left.back());
     const int64_t columns = p.is_linear ? p.right[0] : p.right.back();

@@ -238,9 +238,7 @@ class Forms : AskedSearch {
     const auto rank = static_cast<int64_t>(in[0].dims.size());
     const int64_t d = *dim < 0 ? *dim + rank : *dim;
     if (d < 0 || d >= rank || in[0].dims[static_cast<size_t>(d)] < *size) return std::nullopt;
-    Windows windows;
-    windows.dims = in[0].dims;
-    windows.from = TensorShape{in[0].dims, {}}.numel();
+    Windows windows = {.dims = in[0].dims, .from = TensorShape{in[0].dims, {}}.numel()};
     int64_t& count = windows.dims[static_cast<size_t>(d)];
     count = (count - *size) / *step + 1;
     windows.dims.push_back(*size);

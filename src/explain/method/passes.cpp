@@ -680,9 +680,7 @@ class Passes : WasteSearch {
     if (reached == 0 ||
         static_cast<double>(ns) < kUntrainedShare * static_cast<double>(all_.wall_ns))
       return;
-    Waste waste;
-    waste.kind = WasteKind::untrained_forward;
-    waste.place = places_.of(calls);
+    Waste waste = {.kind = WasteKind::untrained_forward, .place = places_.of(calls)};
     if (waste.place.annotation.starts_with("Optimizer.")) return;
     const auto ops = times.list(all_.trace);
     waste.title = fmt::format(

@@ -164,9 +164,7 @@ class GroupTimes {
   }
 
   static GroupTime time_of(const std::string& name, const GroupSum& sum) {
-    GroupTime time;
-    time.name = name;
-    time.parallelism = sum.parallelism;
+    GroupTime time = {.name = name, .parallelism = sum.parallelism};
     time.members.assign(sum.members.begin(), sum.members.end());
     time.size = sum.size;
     time.count = sum.count;

@@ -70,10 +70,7 @@ std::vector<Region> outermost_annotations(const Trace& trace, const Links& links
 std::vector<Region> whole_window(const Trace& trace, const Links& links) {
   const Timeline time = timeline(trace, links);
   if (!time.start_ns) return {};
-  Region region;
-  region.name = "whole trace";
-  region.start_ns = *time.start_ns;
-  region.end_ns = *time.end_ns;
+  Region region = {.name = "whole trace", .start_ns = *time.start_ns, .end_ns = *time.end_ns};
   return {region};
 }
 

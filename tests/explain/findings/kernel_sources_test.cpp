@@ -10,19 +10,14 @@ namespace epilogue::trace::kernel_sources_test {
 using namespace testing;
 
 TritonKernel triton(const char* name, const char* file, std::vector<std::string> ops = {}) {
-  TritonKernel k;
-  k.name = name;
-  k.file = file;
+  TritonKernel k = {.name = name, .file = file};
   k.files = k.file.empty() ? 0 : 1;
   k.fused_ops = std::move(ops);
   return k;
 }
 
 Finding finding(std::string title, std::vector<std::string> evidence = {}) {
-  Finding f;
-  f.title = std::move(title);
-  f.evidence = std::move(evidence);
-  return f;
+  return Finding{.title = std::move(title), .evidence = std::move(evidence)};
 }
 
 TEST(KernelSources, OfAKernelThatIsNamedTheSourceIsSaidBeforeTheAdvice) {

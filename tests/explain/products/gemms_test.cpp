@@ -244,10 +244,7 @@ TEST(Gemms, ReadsAnEmptyTrace) {
 }
 
 DeviceProperties named(std::string name, int32_t sms = 0) {
-  DeviceProperties d;
-  d.name = std::move(name);
-  d.num_sms = sms;
-  return d;
+  return DeviceProperties{.name = std::move(name), .num_sms = sms};
 }
 
 TEST(DevicePeaks, AreFoundByTheWordsOfTheName) {
@@ -277,9 +274,7 @@ TEST(DevicePeaks, KnowNoRateForATypeThatTheDeviceLacks) {
 }
 
 TEST(DevicePeaks, OfACpuComeFromItsTrace) {
-  Trace t;
-  t.device_label = "KERNEL";
-  t.devices = {named("AMD EPYC")};
+  Trace t = {.device_label = "KERNEL", .devices = {named("AMD EPYC")}};
   EXPECT_FALSE(find_device_peaks(t, 0));
   t.metadata = {{"f32_peak_gflops", "250.5"}, {"memory_read_gb_per_s", "20"}};
   const auto peaks = find_device_peaks(t, 0).value();

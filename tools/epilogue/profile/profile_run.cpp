@@ -103,9 +103,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
   if (result.averages.rows.empty())
     throw Error("[profile] expected a schedule that records at least one step, got none");
 
-  trace::TableOptions table;
-  table.sort_by = o.sort_by;
-  table.row_limit = o.row_limit;
+  trace::TableOptions table = {.sort_by = o.sort_by, .row_limit = o.row_limit};
   result.table = trace::format_table(result.averages, table);
   if (auto s = write_file(result.table_file, result.table); !s)
     throw Error("[profile] " + s.failure().message);

@@ -373,9 +373,7 @@ struct TourFlags : TourOptions {
 };
 
 void require_images() {
-  FashionMnistOptions probe;
-  probe.train = false;
-  probe.max_images = 1;
+  FashionMnistOptions probe = {.train = false, .max_images = 1};
   if (auto data = load_fashion_mnist(probe); !data) throw Error("[tour] " + data.failure().message);
 }
 
@@ -394,10 +392,7 @@ nlohmann::json stop_json(const TourStop& stop, const Workload& workload, const P
 Crossover run_crossover(const TourFlags& o) {
   std::vector<int64_t> sizes = {4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   if (o.quick) sizes.resize(8);  // to 512
-  WorkloadOptions base;
-  base.dtype = "f32";
-  base.device = o.device;
-  base.threads = o.threads;
+  WorkloadOptions base = {.dtype = "f32", .device = o.device, .threads = o.threads};
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
 

@@ -383,9 +383,7 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
 }  // namespace
 
 MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
-  nn::MlpConfig config;
-  config.hidden = o.hidden;
-  config.layers = o.layers;
+  nn::MlpConfig config = {.hidden = o.hidden, .layers = o.layers};
   std::optional<nn::Activation> asked;
   if (o.activation) asked = nn::parse_activation(*o.activation);
   config.activation = asked.value_or(config.activation);

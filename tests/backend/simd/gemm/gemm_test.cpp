@@ -123,12 +123,7 @@ std::vector<float> run_into(const Case& c, GemmCall call) {
 }
 
 GemmCall call_of(const Case& c, const Matrix& a, const Matrix& b, const Matrix& bias) {
-  GemmCall call;
-  call.m = c.m;
-  call.n = c.n;
-  call.k = c.k;
-  call.a = a.operand();
-  call.b = b.operand();
+  GemmCall call = {.m = c.m, .n = c.n, .k = c.k, .a = a.operand(), .b = b.operand()};
   if (c.bias != '0') call.bias = bias.operand();
   call.alpha = c.alpha;
   call.beta = c.beta;
