@@ -254,7 +254,7 @@ void measure_chains(MachineFigures& f) {
 
 MachineFigures measure_machine(const std::function<void(double)>& progress) {
   MachineFigures f = {
-      .cpu = cpu_identity(), .isa = isa_name(active_isa()), .threads = num_threads()};
+      .cpu = cpu_identity(), .isa = std::string(isa_name(active_isa())), .threads = num_threads()};
   progress(0);
   f.f32_gflops_one_thread = best_gflops(1, simd::fma_gflops);
   f.f32_gflops = best_gflops(num_threads(), simd::fma_gflops);

@@ -181,7 +181,9 @@ class FusedExperts::Impl {
 
   ExpertsSpec spec_of(nn::Activation activation, const nn::SwiGluClamp& clamp,
                       const Quantisation& bits) const {
-    ExpertsSpec spec = {.bits = bits, .dtype = dtype()};
+    ExpertsSpec spec;
+    spec.bits = bits;
+    spec.dtype = dtype();
     for (const Expert& e : experts_) {
       ExpertsSpec::Expert& to = spec.experts.emplace_back();
       if (gated_) {

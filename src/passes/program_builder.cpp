@@ -32,7 +32,9 @@ std::optional<BoundProgram> program_of_call(const Graph& graph, const OpCall& ca
                                             int result, std::string& reason) {
   BoundProgram bound;
   const PointwiseRow& row = pointwise_row(fn);
-  PointwiseStep step = {.fn = fn, .parameters = parameters_of(row, call.attrs)};
+  PointwiseStep step;
+  step.fn = fn;
+  step.parameters = parameters_of(row, call.attrs);
   size_t constants = 0;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const Value& value = graph.value(call.inputs[i]);

@@ -26,7 +26,7 @@ inline OpInput scalar(std::string value, std::string type = "Scalar") {
   return OpInput{.type = std::move(type), .concrete = std::move(value)};
 }
 inline OpInput tensor_list(std::vector<OpInput> tensors) {
-  return OpInput{.is_list = true, .list = std::move(tensors), .type = "TensorList"};
+  return OpInput{.list = std::move(tensors), .is_list = true, .type = "TensorList"};
 }
 
 // Times are in nanoseconds, [start, end]. References returned are valid until the next call.

@@ -132,7 +132,7 @@ class Matcher {
       const auto is_part = [&](const KernelUse& use) {
         return std::find(ops.begin(), ops.end(), use.op) != ops.end();
       };
-      Match match = {.kind = MatchKind::fused, .what = whole.name, .fused_side = b};
+      Match match = {.kind = MatchKind::fused, .what = std::string(whole.name), .fused_side = b};
       std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
       std::erase_if(rest_[a], is_part);
       // A kernel's name gives each op once, sorted: there only what is left alone is shared.

@@ -556,7 +556,7 @@ std::optional<int64_t> broadcast_batch(Dims a, Dims b) {
 std::optional<GemmShape> matmul_shape(Dims a, Dims b) {
   if (a.empty() || b.empty()) return std::nullopt;
   GemmShape shape = {
-      .k = a.back(), .m = a.size() == 1 ? 1 : a[a.size() - 2], .n = b.size() == 1 ? 1 : b.back()};
+      .m = a.size() == 1 ? 1 : a[a.size() - 2], .n = b.size() == 1 ? 1 : b.back(), .k = a.back()};
   if (shape.k != (b.size() == 1 ? b[0] : b[b.size() - 2])) return std::nullopt;
   const Dims a_batch = a.size() > 2 ? a.first(a.size() - 2) : Dims();
   const Dims b_batch = b.size() > 2 ? b.first(b.size() - 2) : Dims();

@@ -5,7 +5,7 @@
 namespace epilogue::trace::memory_sums_test {
 
 MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::cpu) {
-  return MemoryEvent{.ts_ns = ts_ns, .bytes = bytes, .device_type = type};
+  return MemoryEvent{.ts_ns = ts_ns, .device_type = type, .bytes = bytes};
 }
 
 TEST(MemorySums, BothEndsBelongToTheInterval) {

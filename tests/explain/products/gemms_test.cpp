@@ -274,7 +274,9 @@ TEST(DevicePeaks, KnowNoRateForATypeThatTheDeviceLacks) {
 }
 
 TEST(DevicePeaks, OfACpuComeFromItsTrace) {
-  Trace t = {.device_label = "KERNEL", .devices = {named("AMD EPYC")}};
+  Trace t;
+  t.device_label = "KERNEL";
+  t.devices = {named("AMD EPYC")};
   EXPECT_FALSE(find_device_peaks(t, 0));
   t.metadata = {{"f32_peak_gflops", "250.5"}, {"memory_read_gb_per_s", "20"}};
   const auto peaks = find_device_peaks(t, 0).value();
