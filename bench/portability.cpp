@@ -117,7 +117,8 @@ std::vector<PortabilityShape> shapes_of(const PortabilityOptions& o) {
 }
 
 WorkloadOptions workload_options(const PortabilityShape& s, DType dtype, const std::string& mode) {
-  WorkloadOptions o = {.dtype = dtype_name(dtype), .mode = mode, .batch = s.rows, .seq = 1};
+  WorkloadOptions o = {
+      .dtype = std::string(dtype_name(dtype)), .mode = mode, .batch = s.rows, .seq = 1};
   switch (s.kind) {
     case Kind::linear:
       o.kind = "linear";

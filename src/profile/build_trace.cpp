@@ -336,7 +336,7 @@ class Builder {
 
   void add_op(const Span& span, int64_t ev_idx) {
     trace::OpArgs args = {
-        .ev_idx = ev_idx, .sequence_number = span.op->sequence_nr, .record_function_id = 0};
+        .record_function_id = 0, .ev_idx = ev_idx, .sequence_number = span.op->sequence_nr};
     if (span.op->inputs != nullptr)
       args.inputs = trace_.inputs.intern(trace_inputs(*span.op->op, *span.op->inputs));
     if (span.op->stack != nullptr)

@@ -84,8 +84,7 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   if (data->captured_pct)
     document.push_back(
         Paragraph{fmt::format("{:.0f} % of the time of replayed graphs is booked to the ops that "
-                              "captured it. Their calls "
-                              "count here and take no time of the CPU.",
+                              "captured it. Their calls count here and take no time of the CPU.",
                               *data->captured_pct)});
   document.json = [d = data.get()] { return table_answer_json(*d); };
   document.csv = [d = data.get()] { return key_averages_csv(d->averages, d->all); };

@@ -461,9 +461,8 @@ class Excess : AskedSearch {
               ? "multiply by the diagonal: d.unsqueeze(-1) * x scales the rows without the matrix"
               : "apply the parts to the vector without the matrix: diag(d) v is d * v, and (a b^T) "
                 "v is a * (b * v).sum(-1); the Jacobian of a softmax times g is the closed form y "
-                "* "
-                "(g - (g * y).sum(-1, keepdim=True)), which torch.softmax has in its own backward "
-                "(a vector-Jacobian product)";
+                "* (g - (g * y).sum(-1, keepdim=True)), which torch.softmax has in its own "
+                "backward (a vector-Jacobian product)";
       waste.ns = b.ns;
       waste.saving_ns = static_cast<int64_t>(static_cast<double>(b.ns) *
                                              (1 - 2.0 / static_cast<double>(b.dims.back())));

@@ -196,9 +196,8 @@ class Passes : WasteSearch {
     const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
     waste.kind = WasteKind::repeated_backward;
     waste.title = fmt::format(
-        "backward passes go through the same graph again, up to {} times in a step: {} "
-        "of {}",
-        most, time_text(again_ns), time_text(all_.wall_ns));
+        "backward passes go through the same graph again, up to {} times in a step: {} of {}", most,
+        time_text(again_ns), time_text(all_.wall_ns));
     waste.evidence.push_back(fmt::format(
         "{} of one forward op runs up to {} times: {}", name, most,
         is_whole ? "a pass for each output (a Jacobian, or autograd.grad in a loop), or "
@@ -287,9 +286,8 @@ class Passes : WasteSearch {
               : "compute on the whole tensor without a loop (all classes or steps at once: one_hot "
                 "or scatter and one sum, vectorised); where the slices are needed one by one, "
                 "x.unbind(dim) or split() has one gradient for all of them; if each step needs the "
-                "one "
-                "before, the library's op for the whole recursion (F.ctc_loss, nn.LSTM, nn.GRU, "
-                "cumsum)";
+                "one before, the library's op for the whole recursion (F.ctc_loss, nn.LSTM, "
+                "nn.GRU, cumsum)";
       if (const std::string packed = packed_action(); !packed.empty() && !is_write)
         waste.action = packed;
       waste.saving_ns = saving;
@@ -483,9 +481,8 @@ class Passes : WasteSearch {
                     keeping.size()));
     waste.action =
         "if it is a penalty (R1, WGAN-GP): take it lazily, every 16th step with 16 times the "
-        "weight, "
-        "or of a part of the batch; if it is the loss itself (forces, a differential equation), it "
-        "is the program's work";
+        "weight, or of a part of the batch; if it is the loss itself (forces, a differential "
+        "equation), it is the program's work";
     waste.proof = WasteProof::question;
     add(std::move(waste), calls, times);
   }

@@ -726,18 +726,16 @@ class Wastes : WasteSearch {
         waste.action =
             found.reader == "aten::diagonal" || found.reader == "aten::trace"
                 ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1) (of a trace the "
-                  "sum "
-                  "of all), or "
-                  "einsum('...ij,...ji->...i', a, b)"
+                  "sum of all), or einsum('...ij,...ji->...i', a, b)"
             : found.dims.size() < 2
                 ? fmt::format(
                       "cut first: slice before {} and what comes before it; of a file read only "
                       "the part that is used (seek, frame_offset and num_frames, a memory map)",
                       ops.first)
                 : fmt::format(
-                      "cut first: select the rows or columns that are read before {} (of "
-                      "a language model the last position: hidden[:, -1], "
-                      "logits_to_keep=1 of transformers)",
+                      "cut first: select the rows or columns that are read before {} (of a "
+                      "language model the last position: hidden[:, -1], logits_to_keep=1 of "
+                      "transformers)",
                       ops.first);
       waste.ns = ns;
       waste.saving_ns = saving;

@@ -91,8 +91,7 @@ TEST(LossFindings, CallsOfOneShapeThatAreFarSlowerHintAtDenormalNumbers) {
   const Finding f = finding_of(run(2'000, 100'000, "aten::mm"), "uneven-calls");
   EXPECT_EQ(f.title,
             "1 of 2 calls of aten::mm with the same sizes take 50 times as long as the fastest: "
-            "100 ms of "
-            "102 ms (98 %)");
+            "100 ms of 102 ms (98 %)");
   EXPECT_EQ(f.evidence.at(0), "512 x 512, 512 x 512: the fastest takes 2.00 ms, these 100 ms each");
   EXPECT_HAS(f.action, "torch.set_flush_denormal(True)");
   EXPECT_EQ(f.confidence, Confidence::medium);
@@ -121,8 +120,7 @@ TEST(LossFindings, TimeBetweenOpsIsBookedToTheRangeThatTheProgramNamed) {
   const Finding f = finding_of(e, "between-ops");
   EXPECT_EQ(f.title,
             "51.0 ms of 100 ms (51 %) pass between ops, most of it in preprocess: Python, or code "
-            "that is "
-            "not traced");
+            "that is not traced");
   EXPECT_EQ(f.evidence.at(0), "range preprocess: 1 time, 51.0 ms");
   EXPECT_EQ(f.action.find("take preprocess out of the step"), 0U);
 }

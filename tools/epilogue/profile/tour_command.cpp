@@ -91,12 +91,11 @@ std::vector<TourStop> tour_stops(const TourOptions& o) {
       "Two ops, two kernels: aten::mm and aten::add. The time of a step beyond its kernels is "
       "dispatch: shape rules, allocation, the choice of a kernel.",
       on_images("matmul-add", o)};
-  TourStop linear{
-      "nn.Linear",
-      "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
-      "aten::addmm: one kernel. The bias is added while the product is written (its name "
-      "ends in _bias).",
-      on_images("linear", o)};
+  TourStop linear{"nn.Linear",
+                  "aten::linear dispatches aten::t, which only swaps strides and launches nothing, "
+                  "then aten::addmm: one kernel. The bias is added while the product is written "
+                  "(its name ends in _bias).",
+                  on_images("linear", o)};
   linear.workload.out_dim = 256;
   TourStop mlp{
       "the GeGLU MLP, eager",
