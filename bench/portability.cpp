@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/agreement.h"
@@ -494,7 +495,7 @@ std::string portability_json(const PortabilityRun& run) {
       {"threads", num_threads()},         {"too_slow", count_too_slow(run)},
       {"least_ratio", kLeastRatio},       {"cells", std::move(cells)},
       {"skipped", std::move(skipped)},    {"disagreements", run.disagreements}};
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 // The run must outlive it.

@@ -37,7 +37,7 @@ Recording recording_with_op() {
   buffer->thread_id = kThread;
   buffer->thread_name = "main";
   OpRecord op = {
-      .op = &kMm, .id = kOp, .begin_ticks = r.begin.ticks, .end_ticks = r.begin.ticks + 1000};
+      .op = &kMm, .begin_ticks = r.begin.ticks, .end_ticks = r.begin.ticks + 1000, .id = kOp};
   buffer->ops.push_back(std::move(op));
   buffer->next_id = 2;
   r.buffers.push_back(buffer);

@@ -9,13 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace {
 
 std::vector<int64_t> ranks_of_group(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   std::vector<int64_t> ranks;
   if (!json.is_array()) return ranks;
   for (const auto& rank : json) {
@@ -240,7 +241,7 @@ class GroupTimes {
 void add_process_groups(const Trace& trace, StringPool& names, RankDigest& digest) {
   const auto text = find_metadata(trace, "distributedInfo");
   if (!text) return;
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto json = parse_json(*text);
   if (!json.is_object() || !json.contains("pg_config")) return;
   for (const auto& group : json["pg_config"]) {
     if (!group.is_object()) continue;

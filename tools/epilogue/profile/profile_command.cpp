@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "explain/answer/expectations.h"
 #include "explain/render/document.h"
@@ -80,7 +81,7 @@ std::string memory_text(const trace::DeviceMemory& m) {
 std::string profile_json(const ProfileFlags& o, const Workload& workload, const ProfileRun& run,
                          const std::vector<trace::Judgement>& judgements) {
   trace::TableOptions table = {.sort_by = o.run.sort_by, .row_limit = o.run.row_limit};
-  nlohmann::json out = nlohmann::json::parse(trace::table_json(run.averages, table));
+  nlohmann::json out = parse_json_or_throw(trace::table_json(run.averages, table));
   out["schema_version"] = kSchemaVersion;
   out["tag"] = run.tag;
   out["workload"] = workload.description;
@@ -92,7 +93,7 @@ std::string profile_json(const ProfileFlags& o, const Workload& workload, const 
   auto& quantities = out["quantities"];
   for (const trace::Quantity& q : run.quantities)
     quantities[q.name] = q.value ? nlohmann::json(*q.value) : nlohmann::json();
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 std::string summary(const ProfileRun& run) {

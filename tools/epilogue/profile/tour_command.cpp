@@ -14,6 +14,7 @@
 
 #include "base/caches.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/harness.h"
@@ -361,8 +362,8 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   story.json = {{"modes", costs_json(costs)},
                 {"predicted_saving_us", predicted_us},
                 {"saved_us", saved_us},
-                {"eager_to_compile", nlohmann::json::parse(trace::diff_json(to_compiled))},
-                {"compile_to_fused", nlohmann::json::parse(trace::diff_json(to_fused))},
+                {"eager_to_compile", parse_json_or_throw(trace::diff_json(to_compiled))},
+                {"compile_to_fused", parse_json_or_throw(trace::diff_json(to_fused))},
                 {"page", page}};
   return story;
 }
@@ -459,7 +460,7 @@ int run_tour_command(const TourFlags& o) {
           bold("What one may conclude") + "\n"),
       trace::Bullets{{{fusion.conclusion, {}}, {crossover_sentence(crossover), {}}}}};
   json["conclusions"] = {fusion.conclusion, crossover_sentence(crossover)};
-  end.json = [&json] { return json.dump(2) + "\n"; };
+  end.json = [&json] { return json_text(json, 2) + "\n"; };
   print(end, o.format);
   return kExitFine;
 }
