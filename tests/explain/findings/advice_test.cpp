@@ -271,8 +271,7 @@ TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
   for (int64_t i = 0; i < 40; ++i)  // no gap is long by itself
     launching(b, "aten::mul", "vectorized_elementwise_kernel", 400 * i, 5);
   const Explanation e = explain(b);
-  const Finding overhead = finding_of(e, "host-overhead");
-  EXPECT_EQ(overhead.where, FindingPlace::host);
+  EXPECT_EQ(finding_of(e, "host-overhead").where, FindingPlace::host);
   for (const Finding& f : e.findings) EXPECT_TRUE(f.where) << f.id;
   EXPECT_EQ(finding_place_name(FindingPlace::host), "host");
   EXPECT_EQ(finding_place_name(FindingPlace::device), "device");

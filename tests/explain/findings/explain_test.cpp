@@ -124,8 +124,7 @@ TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
     b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
     at += us;
   }
-  const Finding f = finding_of(explain(b), "slow-steps");
-  EXPECT_DOUBLE_EQ(*f.saving_us, 70);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "slow-steps").saving_us, 70);
 }
 
 TEST(Explain, EvenStepsAreNoFinding) {

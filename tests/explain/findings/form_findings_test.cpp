@@ -84,8 +84,7 @@ TEST(FormFindings, AKroneckerProductIsMultipliedByItsFactors) {
       b.add("aten::mm", 500);
     });
   };
-  const Finding f = finding_of(product("aten::matmul"), "built-matrix");
-  EXPECT_HAS(f.action, "A @ U @ B.T");
+  EXPECT_HAS(finding_of(product("aten::matmul"), "built-matrix").action, "A @ U @ B.T");
   OpSequence b;
   b.add("aten::kron", 500);
   for (int i = 0; i < 8; ++i) b.add("aten::add", 10);
@@ -251,8 +250,7 @@ TEST(FormFindings, ANormOfInferenceBelongsToTheWeights) {
       b.add("aten::relu", 20, {tensor({8, 64, 28, 28})});
     });
   };
-  const Finding f = finding_of(normed("False"), "dearer-order");
-  EXPECT_HAS(f.action, "fuse_conv_bn_eval");
+  EXPECT_HAS(finding_of(normed("False"), "dearer-order").action, "fuse_conv_bn_eval");
   EXPECT_EQ(find_finding(normed("True"), "dearer-order"), nullptr);
 }
 
@@ -411,8 +409,7 @@ TEST(FormFindings, BuffersThatAreSentEachTimeAreNamed) {
       add_work(b, 100);
     });
   };
-  const Finding f = finding_of(run(100), "sent-buffers");
-  EXPECT_HAS(f.action, "broadcast_buffers=False");
+  EXPECT_HAS(finding_of(run(100), "sent-buffers").action, "broadcast_buffers=False");
   EXPECT_EQ(find_finding(run(5), "sent-buffers"), nullptr);
 }
 
@@ -446,8 +443,7 @@ TEST(FormFindings, LayersOfRepeatedRowsAreCountedAsWell) {
     b.add("aten::relu", 20, {tensor({2560, 256})});
     b.add("aten::linear", 200, {tensor({2560, 256}), tensor({64, 256}), tensor({64})});
   });
-  const Finding f = finding_of(e, "long-op");
-  EXPECT_HAS(f.title, "2560 rows were repeated from 32");
+  EXPECT_HAS(finding_of(e, "long-op").title, "2560 rows were repeated from 32");
 }
 
 TEST(FormFindings, APackedBatchOfOneLengthNeedsNoPacking) {

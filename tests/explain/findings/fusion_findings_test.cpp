@@ -90,8 +90,7 @@ TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {
 
 TEST(FusionFindings, AFewFillsAreNoGradients) {
   const Explanation e = explain_chain({"aten::fill_", "aten::fill_", "aten::mul", "aten::add"}, 2);
-  const Finding f = finding_of(e, "fusion");
-  EXPECT_LACKS(f.action, "zero_grad");
+  EXPECT_LACKS(finding_of(e, "fusion").action, "zero_grad");
 }
 
 }  // namespace epilogue::trace::fusion_findings_test

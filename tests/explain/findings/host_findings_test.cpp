@@ -196,8 +196,7 @@ TEST(HostFindings, OnADeviceAttentionSavesTheSoftmaxToo) {
   op("aten::div", "elementwise_kernel", 50, {tensor({32, 256, 256})});
   op("aten::_softmax", "softmax_warp_forward", 60, {tensor({32, 256, 256})});
   op("aten::bmm", "ampere_sgemm_128x64_tn", 100, {tensor({32, 256, 256}), tensor({32, 256, 64})});
-  const Finding f = finding_of(explain(b), "unfused-attention");
-  EXPECT_DOUBLE_EQ(*f.saving_us, 110);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "unfused-attention").saving_us, 110);
 }
 
 TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {

@@ -71,8 +71,7 @@ TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
   b.op("aten::index", 0, 300 * kUs);
   b.op("aten::nonzero", 10 * kUs, 200 * kUs);
   b.op("aten::relu", 300 * kUs, 1000 * kUs);
-  const Finding f = finding_of(explain(b), "boolean-mask");
-  EXPECT_DOUBLE_EQ(*f.cost_us, 300);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "boolean-mask").cost_us, 300);
   GpuTrace plain;  // by numbers
   plain.op("aten::index", 0, 300 * kUs);
   EXPECT_EQ(find_finding(explain(plain), "boolean-mask"), nullptr);
@@ -146,8 +145,7 @@ TEST(LossFindings, WhatOneLongGapTakesIsNotClaimedTwice) {
       << gap.title;
   EXPECT_EQ(gap.action.find("move preprocess to where the device works"), 0U);
   EXPECT_EQ(find_finding(e, "host-overhead"), nullptr) << "5 ms of 233";
-  const Finding rest = finding_of(run(1000), "host-overhead");
-  EXPECT_LT(*rest.saving_us, 101'000) << "without the 218 ms";
+  EXPECT_LT(*finding_of(run(1000), "host-overhead").saving_us, 101'000) << "without the 218 ms";
 }
 
 TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
@@ -157,8 +155,7 @@ TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
   b.inputs({tensor({1, 256}), tensor({256, 256})});
   b.op("aten::relu", 900 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding f = finding_of(e, "recompilation");
-  EXPECT_DOUBLE_EQ(*f.saving_us, 900);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "recompilation").saving_us, 900);
   EXPECT_EQ(find_finding(e, "bandwidth-products"), nullptr);
   EXPECT_EQ(find_finding(e, "between-ops"), nullptr) << "it is told once";
   EXPECT_EQ(e.host->of(HostPart::between_ops), 900 * kUs);

@@ -125,8 +125,7 @@ TEST(MethodFindings, AProductWithOneHotVectorsIsAnEmbedding) {
     b.add("aten::relu", 90, {tensor({256, 64})});
     return explain(b);
   };
-  const Finding f = finding_of(trace("aten::one_hot"), "built-matrix");
-  EXPECT_HAS(f.action, "embedding");
+  EXPECT_HAS(finding_of(trace("aten::one_hot"), "built-matrix").action, "embedding");
   EXPECT_EQ(long_op(trace("aten::to")), nullptr);
 }
 

@@ -181,8 +181,7 @@ TEST(NeedFindings, RowsAreTakenBeforeTheTableIsStandardised) {
       b.add("aten::linear", 300, {tensor({rows, 40}), tensor({256, 40}), tensor({256})});
     });
   };
-  const Finding f = finding_of(batches(100), "cut-result");
-  EXPECT_HAS(f.title, "aten::div computes [8000, 40]");
+  EXPECT_HAS(finding_of(batches(100), "cut-result").title, "aten::div computes [8000, 40]");
   EXPECT_EQ(find_finding(batches(7000), "cut-result"), nullptr) << "most rows";
 }
 

@@ -203,8 +203,7 @@ Explanation validated(bool behind) {
 
 TEST(OrderFindings, ALoopBehindTheBackwardPassIsTheValidation) {
   const Explanation e = validated(true);
-  const Finding f = finding_of(e, "beside-training");
-  EXPECT_HAS(f.action, "once an epoch");
+  EXPECT_HAS(finding_of(e, "beside-training").action, "once an epoch");
   EXPECT_EQ(find_finding(e, "work-loop"), nullptr);
   EXPECT_NE(find_finding(validated(false), "work-loop"), nullptr);
 }

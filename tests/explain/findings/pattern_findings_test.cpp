@@ -99,8 +99,7 @@ TEST(PatternFindings, GeluByHandAsksForGelu) {
                                      {"aten::tanh", 120},
                                      {"aten::add", 50},
                                      {"aten::mul", 50}});
-  const Finding f = finding_of(e, "unfused-gelu");
-  EXPECT_DOUBLE_EQ(*f.saving_us, 360);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "unfused-gelu").saving_us, 360);
   const Explanation plain =
       explain_ops({{"aten::mul", 50}, {"aten::tanh", 120}, {"aten::mul", 50}});
   EXPECT_EQ(find_finding(plain, "unfused-gelu"), nullptr);
@@ -112,8 +111,7 @@ TEST(PatternFindings, RotaryEmbeddingsCopyTheirHalves) {
                                      {"aten::cat", 180},
                                      {"aten::mul", 85},
                                      {"aten::add", 80}});
-  const Finding f = finding_of(e, "unfused-rotary");
-  EXPECT_DOUBLE_EQ(*f.saving_us, 420);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "unfused-rotary").saving_us, 420);
   const Explanation plain = explain_ops({{"aten::mul", 85}, {"aten::cat", 180}, {"aten::mul", 85}});
   EXPECT_EQ(find_finding(plain, "unfused-rotary"), nullptr);
 }

@@ -203,8 +203,7 @@ TEST(PieceFindings, ComparisonsWithAllEdgesAreASearch) {
     b.add("aten::sum", 100, {tensor({4096, 30, 63}, "bool"), scalar("[2]")});
     add_work(b, 100);
   });
-  const Finding f = finding_of(e, "all-pairs");
-  EXPECT_HAS(f.action, "torch.bucketize");
+  EXPECT_HAS(finding_of(e, "all-pairs").action, "torch.bucketize");
 }
 
 TEST(PieceFindings, AMaskForEachIdIsOneSort) {
@@ -229,8 +228,7 @@ TEST(PieceFindings, ARecursionOverTimeIsAnOpOfTheLibrary) {
       b.add("aten::logsumexp", 4, {tensor({3, 8, 41}), scalar("[0]")});
     }
   });
-  const Finding f = finding_of(e, "call-loop");
-  EXPECT_HAS(f.action, "F.ctc_loss");
+  EXPECT_HAS(finding_of(e, "call-loop").action, "F.ctc_loss");
 }
 
 TEST(PieceFindings, AFixedMatrixOnTheRightMayBeASum) {

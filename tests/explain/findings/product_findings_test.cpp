@@ -76,8 +76,7 @@ TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   b.call("cudaStreamSynchronize", 12 * kUs, 88 * kUs);
   b.call("cudaLaunchKernel", 92 * kUs, 95 * kUs, 2);
   b.gpu_kernel("k", 96 * kUs, 100 * kUs, 2);
-  const Finding f = finding_of(explain(b), "sync");
-  EXPECT_HAS(f.evidence.back(), "keep it on the device");
+  EXPECT_HAS(finding_of(explain(b), "sync").evidence.back(), "keep it on the device");
 }
 
 // Tiles of 128 x 128, one for each of 108 multiprocessors.

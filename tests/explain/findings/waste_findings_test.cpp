@@ -42,8 +42,7 @@ TEST(WasteFindings, RowsThatDoNotGrowByOneNumberAreNoSequence) {
       << "nothing extends it";
   EXPECT_EQ(find_finding(decoding(10, 64, true), "grown-sequence"), nullptr)
       << "batches that are sorted by length";
-  const Finding alone = finding_of(decoding(14, 1, false), "grown-sequence");
-  EXPECT_EQ(alone.confidence, Confidence::low);
+  EXPECT_EQ(finding_of(decoding(14, 1, false), "grown-sequence").confidence, Confidence::low);
 }
 
 // --- Gradients that nobody reads ---------------------------------------------------------
@@ -180,8 +179,7 @@ TEST(WasteFindings, ADiagonalOfAProductIsComputedAlone) {
     b.add("aten::diagonal", 1, {tensor({8, 64, 64}), number(0), number(1), number(2)});
     b.add("aten::relu", 100, {tensor({8, 64})});
   });
-  const Finding f = finding_of(e, "cut-result");
-  EXPECT_HAS(f.action, "einsum");
+  EXPECT_HAS(finding_of(e, "cut-result").action, "einsum");
 }
 
 // --- A forward pass that gradients do not reach ------------------------------------------
@@ -314,8 +312,7 @@ Explanation gradients_of_gradients(int passes) {
 
 TEST(WasteFindings, AGradientOfAGradientIsNoRepetition) {
   EXPECT_EQ(find_finding(gradients_of_gradients(2), "repeated-backward"), nullptr);
-  const Finding f = finding_of(gradients_of_gradients(12), "repeated-backward");
-  EXPECT_HAS(f.action, "jacrev");
+  EXPECT_HAS(finding_of(gradients_of_gradients(12), "repeated-backward").action, "jacrev");
 }
 
 TEST(WasteFindings, SlicesInALoopHaveGradientsOfFullSize) {

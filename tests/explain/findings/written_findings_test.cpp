@@ -78,8 +78,7 @@ TEST(WrittenFindings, AProductOfWhichOneRowStaysIsOfASum) {
       b.add("aten::gelu", 500, {tensor({500, 300})});
     });
   };
-  const Finding f = finding_of(reduced("[0]"), "dearer-order");
-  EXPECT_HAS(f.action, "A.sum(0) @ B");
+  EXPECT_HAS(finding_of(reduced("[0]"), "dearer-order").action, "A.sum(0) @ B");
   EXPECT_EQ(find_finding(reduced("[0, 1]"), "dearer-order"), nullptr);
 }
 
@@ -150,8 +149,7 @@ TEST(WrittenFindings, BlocksAlongTheDiagonalAreABatchOfProducts) {
               {tensor({128, 128}), tensor({128, 128}), tensor({128, 128}), tensor({128, 128})})});
     b.add("aten::matmul", 800, {tensor({64, 512}), tensor({512, 512})});
   });
-  const Finding f = finding_of(e, "stuffed-zeros");
-  EXPECT_HAS(f.action, "bmm");
+  EXPECT_HAS(finding_of(e, "stuffed-zeros").action, "bmm");
 }
 
 // --- Weights of inference ----------------------------------------------------------------
@@ -164,8 +162,7 @@ TEST(WrittenFindings, WeightsThatAreCastForEachCallAreCastOnce) {
       if (has_backward) b.node("AddmmBackward0", 50, step);
     });
   };
-  const Finding f = finding_of(cast(false), "made-weight");
-  EXPECT_NEAR(*f.saving_us, 600, 1);
+  EXPECT_NEAR(*finding_of(cast(false), "made-weight").saving_us, 600, 1);
   EXPECT_EQ(find_finding(cast(true), "made-weight"), nullptr) << "training changes the weight";
 }
 
@@ -182,8 +179,7 @@ Explanation recurrent(int64_t steps, const char* batch_first, int64_t read_dim) 
 }
 
 TEST(WrittenFindings, ABatchThatIsTakenForTimeIsNamed) {
-  const Finding f = finding_of(recurrent(256, "False", 1), "swapped-time");
-  EXPECT_HAS(f.action, "batch_first=True");
+  EXPECT_HAS(finding_of(recurrent(256, "False", 1), "swapped-time").action, "batch_first=True");
   EXPECT_EQ(find_finding(recurrent(256, "True", 1), "swapped-time"), nullptr);
   EXPECT_EQ(find_finding(recurrent(256, "False", 0), "swapped-time"), nullptr)
       << "the last step is read";
@@ -219,8 +215,7 @@ TEST(WrittenFindings, PowersOfWholeExponentsAreProducts) {
       add_work(b, 500);
     });
   };
-  const Finding f = finding_of(power("12"), "long-op");
-  EXPECT_HAS(f.action, "square and multiply");
+  EXPECT_HAS(finding_of(power("12"), "long-op").action, "square and multiply");
   EXPECT_EQ(find_finding(power("2"), "long-op"), nullptr) << "it has a form of its own";
   EXPECT_EQ(find_finding(power("0.3"), "long-op"), nullptr) << "no product gives it";
 }
@@ -233,8 +228,7 @@ TEST(WrittenFindings, ManyLongFiltersOfOneChannelAreATransform) {
       b.add("aten::log", 100, {tensor({8, count, 94})});
     });
   };
-  const Finding f = finding_of(filters(1026), "long-op");
-  EXPECT_HAS(f.action, "torch.stft");
+  EXPECT_HAS(finding_of(filters(1026), "long-op").action, "torch.stft");
   EXPECT_EQ(find_finding(filters(16), "long-op"), nullptr);
 }
 

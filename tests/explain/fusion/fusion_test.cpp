@@ -152,8 +152,7 @@ TEST(Fusion, AnOutputThatIsReadLaterIsStillWritten) {
   EXPECT_DOUBLE_EQ(chain.bytes_after, 3 * t);
   p.mm({4096, 1024}, {1024, 64});
   p.mm({4096, 1024}, {1024, 64});  // may read what add, relu or mul gave out: all are written
-  const Fusion written = fusion_of(p.find(), FusionKind::pointwise_chain);
-  EXPECT_DOUBLE_EQ(written.bytes_after, 5 * t);
+  EXPECT_DOUBLE_EQ(fusion_of(p.find(), FusionKind::pointwise_chain).bytes_after, 5 * t);
 }
 
 TEST(Fusion, ANormReadsItsInputOnceAndWritesNoSquares) {
@@ -212,8 +211,7 @@ TEST(Fusion, ChainsOfCopiesAreAGuess) {
        "elementwise");
   p.copy("elementwise", 40, {4096, 1024});
   p.unary("aten::relu", 40, {4096, 1024});
-  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
-  EXPECT_EQ(chain.confidence, Confidence::low);
+  EXPECT_EQ(fusion_of(p.find(), FusionKind::pointwise_chain).confidence, Confidence::low);
 }
 
 TEST(Fusion, AnEmptyTraceHasNone) {

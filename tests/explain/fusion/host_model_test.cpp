@@ -42,8 +42,7 @@ TEST(HostModel, WithoutAProductTheResultIsNewMemory) {
   Program p = on_host();
   op(p, "aten::neg", 100, {1024, 1024});
   op(p, "aten::relu", 100, {1024, 1024});
-  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
-  EXPECT_NEAR(chain.device_saving_us, 100, 1e-6);
+  EXPECT_NEAR(fusion_of(p.find(), FusionKind::pointwise_chain).device_saving_us, 100, 1e-6);
 }
 
 TEST(HostModel, ResultsOf32MiBPayForNewPagesAndTheKernelInAProductDoesNot) {
