@@ -119,7 +119,7 @@ std::vector<PortabilityShape> shapes_of(const PortabilityOptions& o) {
 
 WorkloadOptions workload_options(const PortabilityShape& s, DType dtype, const std::string& mode) {
   WorkloadOptions o = {
-      .dtype = std::string(dtype_name(dtype)), .mode = mode, .batch = s.rows, .seq = 1};
+      .batch = s.rows, .seq = 1, .mode = mode, .dtype = std::string(dtype_name(dtype))};
   switch (s.kind) {
     case Kind::linear:
       o.kind = "linear";

@@ -220,7 +220,9 @@ TEST(NeedFindings, ACacheThatIsReorderedWholeKeepsIndices) {
   EXPECT_HAS(f.action, "the part that differs");
   const Explanation fewer = reordered(2);
   const Finding* other = find_finding(fewer, "long-op");
-  if (other != nullptr) EXPECT_LACKS(other->title, "as many rows");
+  if (other != nullptr) {
+    EXPECT_LACKS(other->title, "as many rows");
+  }
 }
 
 TEST(NeedFindings, AdviceNamesNoFormatThatTheRunHas) {

@@ -485,7 +485,7 @@ TEST(WasteFindings, ManyCollectivesOfFewBytesAreOne) {
 
 // Micro-batches of DistributedDataParallel for one step of the optimizer.
 Explanation micro_batches(int passes, bool reduces) {
-  return explain_steps(2, [&](OpSequence& b, int step) {
+  return explain_steps(2, [&](OpSequence& b) {
     for (int pass = 0; pass < passes; ++pass) {
       b.annotation("DistributedDataParallel.forward", b.at_us * kUs, (b.at_us + 100) * kUs);
       b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
