@@ -33,12 +33,11 @@ void expect_same_product(Strides a, Strides b) {
     a_data[i] = static_cast<double>(i % 17) - 8;
     b_data[i] = static_cast<double>(i % 13) - 6;
   }
-  GemmCall call;
-  call.m = kM;
-  call.n = kN;
-  call.k = kK;
-  call.a = {a_data.data(), a.row, a.col};
-  call.b = {b_data.data(), b.row, b.col};
+  GemmCall call = {.m = kM,
+                   .n = kN,
+                   .k = kK,
+                   .a = {a_data.data(), a.row, a.col},
+                   .b = {b_data.data(), b.row, b.col}};
   const auto layout = gemm_layout(call).value();
   for (int64_t i = 0; i < kM; ++i)
     for (int64_t j = 0; j < kN; ++j) {
@@ -68,13 +67,7 @@ TEST(GemmLayout, RowsWithGaps) {
 }
 
 std::optional<GemmLayout> layout_of(GemmMatrix a, GemmMatrix b, int64_t m, int64_t n, int64_t k) {
-  GemmCall call;
-  call.m = m;
-  call.n = n;
-  call.k = k;
-  call.a = a;
-  call.b = b;
-  return gemm_layout(call);
+  return gemm_layout({.m = m, .n = n, .k = k, .a = a, .b = b});
 }
 
 TEST(GemmLayout, OperandsWithoutAUnitStrideMustBeCopied) {
