@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/agreement.h"
@@ -398,7 +399,7 @@ std::string ladder_json(const LadderRun& run) {
                       {"removes", r.removes}});
     ladders.push_back({{"name", ladder.name}, {"shape", ladder.shape}, {"rows", rows}});
   }
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 // The run must outlive it.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/agreement.h"
@@ -23,8 +24,8 @@
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "epilogue/runtime.h"
-#include "measure/measure.h"
 #include "explain/render/document.h"
+#include "measure/measure.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/bench/bench_contenders.h"
 #include "tools/epilogue/command.h"
@@ -117,11 +118,8 @@ std::vector<PortabilityShape> shapes_of(const PortabilityOptions& o) {
 }
 
 WorkloadOptions workload_options(const PortabilityShape& s, DType dtype, const std::string& mode) {
-  WorkloadOptions o;
-  o.dtype = dtype_name(dtype);
-  o.mode = mode;
-  o.batch = s.rows;
-  o.seq = 1;
+  WorkloadOptions o = {
+      .batch = s.rows, .seq = 1, .mode = mode, .dtype = std::string(dtype_name(dtype))};
   switch (s.kind) {
     case Kind::linear:
       o.kind = "linear";
@@ -497,7 +495,7 @@ std::string portability_json(const PortabilityRun& run) {
       {"threads", num_threads()},         {"too_slow", count_too_slow(run)},
       {"least_ratio", kLeastRatio},       {"cells", std::move(cells)},
       {"skipped", std::move(skipped)},    {"disagreements", run.disagreements}};
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 // The run must outlive it.

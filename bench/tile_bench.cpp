@@ -142,9 +142,7 @@ bool run_product(const simd::TileProbe& probe, int64_t m, int64_t k, int64_t n) 
   const Tensor y = empty({m, n}, DType::bf16);
   RowChainSpec spec;
   spec.dtype = DType::bf16;
-  PointwiseProgram program;
-  program.inputs = 1;
-  program.outputs = {0};
+  PointwiseProgram program = {.inputs = 1, .outputs = {0}};
   add_stage(spec, {w}, program, 0);
   const std::unique_ptr<RowChain> chain = cpu::make_row_chain(spec);
   const MatrixView from{x.data(), DType::bf16, k, 1};

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "bench/peer_process.h"
 #include "bench/torch_script.h"
@@ -86,9 +87,9 @@ nlohmann::json spec_of(const std::string& kind, const Model& model) {
 struct TorchPeer::State {
   // One request and its answer; an answer with "error" is a failure.
   Result<nlohmann::json> ask(const nlohmann::json& request, int timeout_ms) {
-    auto line = process->ask(request.dump(), timeout_ms);
+    auto line = process->ask(json_text(request), timeout_ms);
     if (!line) return Failure{line.failure().code, line.failure().message + last_words()};
-    auto answer = nlohmann::json::parse(line.value(), nullptr, false);
+    auto answer = parse_json(line.value());
     if (!answer.is_object())
       return Failure{FailureCode::peer_error, "expected JSON, got " + printable(line.value())};
     if (answer.contains("error"))

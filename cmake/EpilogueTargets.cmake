@@ -1,7 +1,7 @@
-# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES | QUICK])
+# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES] [QUICK | KERNELS])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down. INLINES: its speed
 # hangs on calls of small functions (epi_inlining_flags). QUICK: the time to compile it counts, not its speed
-# (epi_quick_flags).
+# (epi_quick_flags). KERNELS: what it computes takes most of a program's time; with INLINES it alone keeps -O3.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
 # A GoogleTest executable and its CTest entry.
 #
@@ -22,9 +22,12 @@ endfunction()
 
 add_library(epi_flags INTERFACE)
 target_compile_features(epi_flags INTERFACE cxx_std_20)
-# Designated initialisers leave fields out on purpose.
-set(epi_cxx_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers
-                  -fno-math-errno -fno-semantic-interposition -fvisibility-inlines-hidden)
+set(epi_cxx_flags -fno-math-errno -fno-semantic-interposition -fvisibility-inlines-hidden)
+if(NOT SKBUILD)
+  # Who installs with pip cannot act on a warning, and finding them takes time. Designated initialisers leave fields out
+  # on purpose.
+  list(APPEND epi_cxx_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers)
+endif()
 target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${epi_cxx_flags}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC bug 105651: std::string's operator+ is accused of overlapping copies.
@@ -33,6 +36,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # GCC's own stable_sort calls what its library says is deprecated.
   target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC collects its own garbage from 128 MB on; 32 sources at a time need more, and 512 MB are there where they do.
+  target_compile_options(epi_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
 endif()
 if(EPILOGUE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # It takes a source that another one includes for a header.
@@ -60,6 +67,9 @@ endif()
 # For what runs once and only calls the library: compile time counts, not its own speed.
 add_library(epi_quick_flags INTERFACE)
 target_compile_options(epi_quick_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+# For what calls kernels: -O3 takes a sixth more time to compile, and nothing runs faster by it.
+add_library(epi_plain_flags INTERFACE)
+target_compile_options(epi_plain_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>)
 # For tests: no loop of theirs is worth more than what its optimisation costs.
 add_library(epi_test_flags INTERFACE)
 target_compile_options(epi_test_flags INTERFACE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O0>)
@@ -90,13 +100,15 @@ endfunction()
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
 function(epi_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK;KERNELS" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
   add_library(epilogue_${name} STATIC ${arg_SOURCES})
   if(arg_INLINES)
     target_compile_options(epilogue_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${epi_inlining_flags}>)
   endif()
   if(arg_QUICK)
     target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_quick_flags>)
+  elseif(NOT arg_KERNELS AND NOT arg_INLINES)
+    target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_plain_flags>)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
   # Declarations of include/epilogue are visible beyond a shared library (each header says so), and what

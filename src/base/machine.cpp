@@ -11,6 +11,7 @@
 
 #include "base/caches.h"
 #include "base/cpu_features.h"
+#include "base/json.h"
 #include "base/json_file.h"
 #include "base/thread_pool.h"
 
@@ -278,10 +279,10 @@ std::string cpu_identity() {
   return identity;
 }
 
-std::string figures_json(const MachineFigures& figures) { return to_json(figures).dump(2); }
+std::string figures_json(const MachineFigures& figures) { return json_text(to_json(figures), 2); }
 
 Result<MachineFigures> parse_figures(const std::string& text) {
-  const json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json j = parse_json(text);
   if (!j.is_object() || number_or_zero(j, "f32_peak_gflops") == 0)
     return Failure{
         FailureCode::no_machine,

@@ -102,9 +102,7 @@ bool is_same_stage(const ChainStage& a, const ChainStage& b) {
 }
 
 RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
-  RowChainSpec spec;
-  spec.dtype = graph.value(chain.x).dtype;
-  spec.overlaps = chain.overlaps;
+  RowChainSpec spec = {.dtype = graph.value(chain.x).dtype, .overlaps = chain.overlaps};
   const auto tensor = [&](int v) {
     return v == graph::kNoValue ? Tensor() : graph.value(v).tensor;
   };

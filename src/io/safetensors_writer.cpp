@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "core/host_elements.h"
 #include "epilogue/io.h"
 #include "io/message.h"
@@ -68,14 +69,13 @@ Status check_unique(const std::string& path, const NamedTensors& tensors) {
                     "expected unique names, got " + in_quotes(*twice) + " twice");
 }
 
-std::string json_text(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) { return json_text(nlohmann::json(text)); }
 
 std::string header_json(const std::vector<Row>& rows, const Metadata& metadata) {
   std::vector<std::string> items;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
-    for (const auto& [key, value] : metadata)
-      pairs.push_back(json_text(key) + ":" + json_text(value));
+    for (const auto& [key, value] : metadata) pairs.push_back(quoted(key) + ":" + quoted(value));
     items.push_back(fmt::format("\"{}\":{{{}}}", io::kMetadataKey, fmt::join(pairs, ",")));
   }
   uint64_t begin = 0;
@@ -83,7 +83,7 @@ std::string header_json(const std::vector<Row>& rows, const Metadata& metadata) 
     const Tensor& tensor = row->second;
     const uint64_t end = begin + tensor.bytes();
     items.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                json_text(row->first),
+                                quoted(row->first),
                                 safetensors_dtype_name(io::format_dtype(tensor.dtype())),
                                 fmt::join(tensor.sizes(), ","), begin, end));
     begin = end;

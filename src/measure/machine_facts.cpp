@@ -7,6 +7,7 @@
 
 #include "base/caches.h"
 #include "base/cpu_features.h"
+#include "base/json.h"
 #include "epilogue/runtime.h"
 
 namespace epilogue::measure {
@@ -36,7 +37,7 @@ json machine_facts() {
 
 json machine_json(const MachineFigures& figures) {
   json machine = machine_facts();
-  machine.update(json::parse(figures_json(figures)));
+  machine.update(parse_json_or_throw(figures_json(figures)));
   return machine;
 }
 
@@ -46,7 +47,7 @@ json known_machine() {
 }
 
 Result<json> parse_machine(std::string_view text, const std::string& path) {
-  json machine = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json machine = parse_json(text);
   if (!machine.is_object() || !machine.contains("f32_peak_gflops"))
     return Failure{FailureCode::no_machine,
                    "expected what epilogue info --measure --format json prints, got " + path};
@@ -56,7 +57,7 @@ Result<json> parse_machine(std::string_view text, const std::string& path) {
     if (found != facts[key])
       return Failure{FailureCode::no_machine,
                      fmt::format("expected a file measured with {} {}, got {}", key,
-                                 facts[key].dump(), found.dump())};
+                                 json_text(facts[key]), json_text(found))};
   }
   return machine;
 }
@@ -64,7 +65,7 @@ Result<json> parse_machine(std::string_view text, const std::string& path) {
 std::vector<std::pair<std::string, std::string>> trace_metadata(const json& machine) {
   std::vector<std::pair<std::string, std::string>> list;
   for (const char* key : kTraceKeys)
-    if (machine.contains(key)) list.emplace_back(key, machine[key].dump());
+    if (machine.contains(key)) list.emplace_back(key, json_text(machine[key]));
   return list;
 }
 

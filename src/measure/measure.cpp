@@ -153,11 +153,7 @@ double product_gflops(simd::FloatType type) {
     args.sums = sums.data();
     return flops / best_call_ns([&] { kernel.tiles(args); });
   }
-  simd::PanelArgs args;
-  args.m = kRows;
-  args.k = kDepth;
-  args.a = rows.data();
-  args.a_stride = kDepth;
+  simd::PanelArgs args = {.m = kRows, .k = kDepth, .a = rows.data(), .a_stride = kDepth};
   args.sums[0] = sums.data();
   return flops / best_call_ns([&] {
            for (int64_t p = 0; p < weights.panels(); ++p) {
@@ -257,10 +253,8 @@ void measure_chains(MachineFigures& f) {
 }  // namespace
 
 MachineFigures measure_machine(const std::function<void(double)>& progress) {
-  MachineFigures f;
-  f.cpu = cpu_identity();
-  f.isa = isa_name(active_isa());
-  f.threads = num_threads();
+  MachineFigures f = {
+      .cpu = cpu_identity(), .isa = std::string(isa_name(active_isa())), .threads = num_threads()};
   progress(0);
   f.f32_gflops_one_thread = best_gflops(1, simd::fma_gflops);
   f.f32_gflops = best_gflops(num_threads(), simd::fma_gflops);

@@ -56,8 +56,7 @@ class Finder {
     return report_.expandable
                ? "expandable_segments is on already: allocate large tensors first, or fewer sizes"
                : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, with which segments grow and "
-                 "need not be "
-                 "in one piece";
+                 "need not be in one piece";
   }
 
   void out_of_memory() {
@@ -78,8 +77,7 @@ class Finder {
     if (would_fit) {
       f.evidence.push_back(
           fmt::format("{} were reserved and not allocated: with what the device had free that is "
-                      "enough, but not in "
-                      "one piece that this stream and pool may use",
+                      "enough, but not in one piece that this stream and pool may use",
                       size_text(cached)));
       f.remedy = switch_on();
     } else {
@@ -226,8 +224,7 @@ class Finder {
          .evidence = {fmt::format("{} of active memory",
                                   percent(d_.pending_bytes, d_.active_bytes))},
          .remedy = "record_stream() holds blocks until the stream has passed: free on the stream "
-                   "that used the tensor, or wait for it "
-                   "earlier",
+                   "that used the tensor, or wait for it earlier",
          .saving_bytes = d_.pending_bytes});
   }
 
@@ -268,8 +265,7 @@ class Finder {
                               percent(h->bytes, d_.peak_bytes)),
          .evidence = std::move(evidence),
          .remedy = "torch.cuda.memory._record_memory_history(stacks='all', max_entries=...) before "
-                   "the model is made: backward's "
-                   "thread has frames of C++ alone",
+                   "the model is made: backward's thread has frames of C++ alone",
          .saving_bytes = {}});
   }
 

@@ -728,8 +728,7 @@ MemoryReport memory_report(const MemorySnapshot& snapshot) {
   if (snapshot.traces.empty())
     report.notes.push_back(
         "The snapshot has no history: torch.cuda.memory._record_memory_history() must be called "
-        "before the run. The end state "
-        "takes the place of the peak.");
+        "before the run. The end state takes the place of the peak.");
   if (snapshot.skipped_entries > 0)
     report.notes.push_back(
         fmt::format("{} of lists are neither events, segments nor blocks, and were left out.",

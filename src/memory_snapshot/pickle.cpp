@@ -208,8 +208,7 @@ class PickleMachine {
       case OpKind::code:
         fail(
             fmt::format("opcode {} at byte {} would import or call code: expected a pickle of data "
-                        "alone; nothing of "
-                        "it was run",
+                        "alone; nothing of it was run",
                         op_name(), op_at_));
       case OpKind::old:
         fail(fmt::format("opcode {} at byte {} is of protocol 0: expected protocols 2 to 5",
@@ -232,8 +231,7 @@ class PickleMachine {
     if (held > limit)
       fail(
           fmt::format("its first {} bytes hold values that take {} bytes of memory, {} are "
-                      "allowed: no snapshot is like "
-                      "that",
+                      "allowed: no snapshot is like that",
                       begin_offset_ + end_, held, limit));
   }
 

@@ -179,9 +179,7 @@ Quantisation bits_of(const FusedOptions& o) {
 }
 
 RowChainSpec row_chain_of(const FusedSpec& spec) {
-  RowChainSpec chain;
-  chain.dtype = spec.weights[0].dtype();
-  chain.bits = bits_of(spec.options);
+  RowChainSpec chain = {.dtype = spec.weights[0].dtype(), .bits = bits_of(spec.options)};
   if (!spec.rounded.empty()) {
     const Quantisation rest = {.activations = chain.bits.activations};
     if (!(chain.bits == rest))

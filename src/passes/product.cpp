@@ -89,9 +89,7 @@ ProductValues values_of(const Graph& graph, const Uses& uses, int a, int out) {
 
 // beta * bias + alpha * product; beta 0 leaves the bias unread, as the op does.
 ChainStage stage_of(const OpCall& call, int weight) {
-  ChainStage stage;
-  stage.weights = {weight};
-  stage.epilogue = {1, {}, {0}};
+  ChainStage stage = {.weights = {weight}, .epilogue = {1, {}, {0}}};
   if (call.op == &kMm) return stage;
   const auto beta = static_cast<float>(std::get<double>(call.attrs[0]));
   const auto alpha = static_cast<float>(std::get<double>(call.attrs[1]));

@@ -155,9 +155,7 @@ int ProgramBuilder::number(Operand o) const {
 }
 
 BoundProgram ProgramBuilder::finish(const std::vector<int>& results) const {
-  BoundProgram bound;
-  bound.inputs = inputs_;
-  bound.results = results;
+  BoundProgram bound = {.inputs = inputs_, .results = results};
   bound.program.inputs = static_cast<int>(inputs_.size());
   for (const Step& s : steps_) {
     PointwiseStep step = s.step;

@@ -335,10 +335,8 @@ class Builder {
   }
 
   void add_op(const Span& span, int64_t ev_idx) {
-    trace::OpArgs args;
-    args.ev_idx = ev_idx;
-    args.sequence_number = span.op->sequence_nr;
-    args.record_function_id = 0;
+    trace::OpArgs args = {
+        .record_function_id = 0, .ev_idx = ev_idx, .sequence_number = span.op->sequence_nr};
     if (span.op->inputs != nullptr)
       args.inputs = trace_.inputs.intern(trace_inputs(*span.op->op, *span.op->inputs));
     if (span.op->stack != nullptr)
@@ -378,9 +376,7 @@ class Builder {
                                 span.begin_ticks, span.end_ticks);
     e.tid = static_cast<int64_t>(recording_.buffers[span.buffer]->thread_id);
     e.args = static_cast<uint32_t>(trace_.python.size());
-    trace::PythonArgs args;
-    args.id = static_cast<int64_t>(span.local_id);
-    args.ev_idx = ev_idx;
+    trace::PythonArgs args = {.id = static_cast<int64_t>(span.local_id), .ev_idx = ev_idx};
     trace_.python.push_back(args);
   }
 
@@ -428,11 +424,8 @@ class Builder {
     e.correlation = correlation;
     e.external_id = op;
     e.args = static_cast<uint32_t>(trace_.kernels.size());
-    trace::KernelArgs args;
-    args.device = kDevicePid;
-    args.stream = e.tid;
-    args.grid = r.info.grid;
-    args.block = r.info.block;
+    trace::KernelArgs args = {
+        .device = kDevicePid, .stream = e.tid, .grid = r.info.grid, .block = r.info.block};
     if (on_gpu()) {
       args.has_grid = false;  // nor registers nor shared memory: unknown without a tracer
       args.registers_per_thread = -1;

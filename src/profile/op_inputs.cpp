@@ -69,9 +69,7 @@ std::vector<trace::OpInput> trace_inputs(const OpDef& op, const OpInputs& inputs
     if (kind == ArgKind::tensor && tensor < inputs.tensors.size()) {
       result.push_back(tensor_input(inputs.tensors[tensor++]));
     } else if (kind == ArgKind::tensor_list) {
-      trace::OpInput list;
-      list.is_list = true;
-      list.type = "TensorList";
+      trace::OpInput list = {.is_list = true, .type = "TensorList"};
       for (size_t i = 0; i < list_length && tensor < all; ++i, ++tensor)
         if (inputs.tensors[tensor].defined)  // else the list is absent
           list.list.push_back(tensor_input(inputs.tensors[tensor]));

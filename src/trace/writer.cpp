@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/file.h"
 #include "trace/gzip_format.h"
@@ -154,7 +155,7 @@ void append_metadata(std::string& out, const Trace& trace) {
                                              "traceEvents",     "traceName"};
   const auto append = [&](const std::string& key, const std::string& value) {
     if (!used.insert(key).second) return;
-    const std::string& json = nlohmann::json::accept(value) ? value : json_string(value);
+    const std::string& json = is_json(value) ? value : json_string(value);
     out += "  " + json_string(key) + ": " + json + ",\n";
   };
   if (trace.recorded.record_shapes) append("record_shapes", "1");

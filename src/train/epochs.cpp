@@ -16,8 +16,7 @@ constexpr const char* kFingerprintKey = "data.fingerprint";
 const EpochsOptions& checked_options(const EpochsOptions& o) {
   if (o.count < 1 || o.batch < 1)
     throw Error(
-        fmt::format("[Epochs] expected 1 or more epochs and examples per step, got {} "
-                    "and {}",
+        fmt::format("[Epochs] expected 1 or more epochs and examples per step, got {} and {}",
                     o.count, o.batch));
   return o;
 }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "base/text/nearest.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
@@ -110,9 +111,7 @@ json model_json(const ModelDescription& d) {
 }
 
 // Names that are not UTF-8 must not stop an export.
-std::string text_of_json(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string text_of_json(const json& value) { return json_text_of_names(value); }
 
 Task task_of(const json& j) {
   const auto name = j.at("task").get<std::string>();
@@ -122,9 +121,7 @@ Task task_of(const json& j) {
 }
 
 TableMeaning table_of(const json& j) {
-  TableMeaning t;
-  t.task = task_of(j);
-  t.target = j.at("target");
+  TableMeaning t = {.task = task_of(j), .target = j.at("target")};
   if (t.task == Task::classification) {
     j.at("classes").get_to(t.classes);
   } else {
@@ -137,7 +134,7 @@ TableMeaning table_of(const json& j) {
 
 ModelDescription model_of(const json& j) {
   if (j.at("version") != kModelVersion)
-    throw Error("its version is " + j.at("version").dump() + ", that known is " +
+    throw Error("its version is " + json_text(j.at("version")) + ", that known is " +
                 std::to_string(kModelVersion));
   const auto architecture = j.at("architecture").get<std::string>();
   if (architecture != "mlp" && architecture != "geglu")
@@ -182,9 +179,9 @@ Result<ModelDescription> description_of(const Metadata& metadata, const std::str
   const auto model = metadata.find("model");
   if (model == metadata.end()) return not_a_model(path, "its metadata has no \"model\"");
   try {
-    ModelDescription d = model_of(json::parse(model->second));
+    ModelDescription d = model_of(parse_json_or_throw(model->second));
     if (const auto table = metadata.find("table"); table != metadata.end())
-      d.table = table_of(json::parse(table->second));
+      d.table = table_of(parse_json_or_throw(table->second));
     require_whole(d);
     return d;
   } catch (const json::exception& e) {

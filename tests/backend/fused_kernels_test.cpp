@@ -157,9 +157,7 @@ struct OneStage {
     const Layout layout = rows > 0 ? Layout::stepped : Layout::contiguous;
     const Tensor r = operand == Operand::bias ? make_tensor({n}, dtype, Layout::contiguous)
                                               : make_tensor({rows, n}, dtype, layout);
-    RowChainSpec spec;
-    spec.dtype = dtype;
-    spec.stages = {{{w}, epilogue(), {}}};
+    RowChainSpec spec = {.dtype = dtype, .stages = {{{w}, epilogue(), {}}}};
     if (operand != Operand::none) spec.stages[0].operands = {0};
     const Tensor out = full({rows, n}, -1, dtype);
     const MatrixView operands[] = {matrix(r)};

@@ -42,9 +42,7 @@ TEST(BenchModel, AnAddendIsAddedRowByRow) {
 }
 
 TEST(BenchModel, ANormComesFirst) {
-  Model model;
-  model.norm = nn::Norm::rms;
-  model.norm_weight = from_values({1, 2}, {2});
+  Model model = {.norm = nn::Norm::rms, .norm_weight = from_values({1, 2}, {2})};
   model.stages.push_back({.weight = from_values({1, 0, 0, 1}, {2, 2})});
   const std::vector<int64_t> rows = {0};
   const std::vector<double> y = exact_rows(model, from_values({3, 4}, {1, 2}), rows).to_vector();

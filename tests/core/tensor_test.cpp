@@ -37,8 +37,7 @@ TEST(DimsTest, ElementCount) {
   EXPECT_EQ(element_count({3, 0, 5}), 0);
   EXPECT_EQ(element_count({kHuge}), kHuge);
   const std::string message =
-      "[sizes] expected a number of elements below 2^63, got sizes "
-      "[4611686018427387904, 4]";
+      "[sizes] expected a number of elements below 2^63, got sizes [4611686018427387904, 4]";
   EXPECT_ERROR(element_count({kHuge, 4}), message);
 }
 

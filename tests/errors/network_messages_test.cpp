@@ -15,8 +15,7 @@ TEST(NetworkMessages, Norms) {
                "[aten::_fused_rms_norm]" + shape + "[2, 3], got f32[3]");
   EXPECT_ERROR(
       layer_norm(f32({2, 3}), {3}, f32({2})),
-      "[aten::native_layer_norm] expected a weight or bias of shape [3] for f32[2, 3], got "
-      "f32[2]");
+      "[aten::native_layer_norm] expected a weight or bias of shape [3] for f32[2, 3], got f32[2]");
   EXPECT_ERROR(
       rms_norm(f32({2, 3}), {3}, bf16({3})),
       "[aten::_fused_rms_norm] expected a weight or bias of shape [3] for f32[2, 3], got bf16[3]");

@@ -203,11 +203,7 @@ TEST(Verify, KeepsDrawsInTheirOrder) {
 }
 
 Value value_of(Dims sizes, Dims strides, ValueKind kind = ValueKind::input) {
-  Value v;
-  v.kind = kind;
-  v.sizes = sizes;
-  v.strides = strides;
-  return v;
+  return Value{.kind = kind, .sizes = sizes, .strides = strides};
 }
 
 TEST(RowLayout, FindsOneStrideForAllRows) {

@@ -7,8 +7,7 @@
 
 namespace epilogue::io::csv_parts_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 // Rows of cells with quotes, line breaks, delimiters, either line end and blank lines.
 std::string random_table(unsigned seed, int rows) {

@@ -8,8 +8,7 @@
 
 namespace epilogue::csv_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 CsvTable parsed(std::string_view text, const CsvOptions& options = {}) {
   return CsvTable::parse(text, "t.csv", options).value();

@@ -6,8 +6,7 @@
 
 namespace epilogue::fashion_mnist_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 std::string header(std::initializer_list<int> dims) {
   std::string out("\0\0\x08", 3);
@@ -26,10 +25,7 @@ void write_split(const TempFolder& folder, std::string_view labels) {
 }
 
 FashionMnistOptions test_only(const TempFolder& folder) {
-  FashionMnistOptions options;
-  options.dir = folder.path();
-  options.train = false;
-  return options;
+  return FashionMnistOptions{.dir = folder.path(), .train = false};
 }
 
 void expect_failure(const TempFolder& folder, FailureCode code, std::string_view detail) {

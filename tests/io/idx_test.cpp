@@ -7,8 +7,7 @@
 
 namespace epilogue::idx_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 std::string big_endian(uint32_t n) {
   return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8),

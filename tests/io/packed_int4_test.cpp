@@ -8,9 +8,7 @@
 
 namespace epilogue::packed_int4_test {
 
-using io_test::safetensors_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 // A weight by its definition: w[n][k] = scale[g][n] * (q[k][n] - z[g][n]).
 struct Plain {

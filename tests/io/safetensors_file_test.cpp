@@ -6,10 +6,7 @@
 
 namespace epilogue::safetensors_file_test {
 
-using io_test::read_bytes;
-using io_test::safetensors_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 // 56 bytes of JSON, so the data begin at 64.
 constexpr std::string_view kTwoFloats =

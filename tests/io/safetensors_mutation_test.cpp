@@ -7,9 +7,7 @@
 
 namespace epilogue::safetensors_mutation_test {
 
-using io_test::read_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 std::string valid_file() {
   const TempFolder folder;

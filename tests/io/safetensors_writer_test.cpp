@@ -6,10 +6,7 @@
 
 namespace epilogue::safetensors_writer_test {
 
-using io_test::read_bytes;
-using io_test::safetensors_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 std::string bytes_of(const Tensor& tensor) {
   return {static_cast<const char*>(tensor.data()), tensor.bytes()};

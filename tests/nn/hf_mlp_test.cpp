@@ -190,8 +190,7 @@ TEST(HfMlpErrors, NotFoundListsWhatWasLookedForAndTheClosestNames) {
       "\"model.layers.7.mlp\", looked for gate_proj/up_proj/down_proj, gate_up_proj/down_proj, "
       "w1/w3/w2, wi_0/wi_1/wo, wi/wo, c_fc/c_proj, dense_h_to_4h/dense_4h_to_h, "
       "intermediate.dense/output.dense, fc1/fc2; it has 4 tensors, such as "
-      "model.layers.0.mlp.gate_proj.weight, model.layers.0.mlp.up_proj.weight, "
-      "model.embed.weight");
+      "model.layers.0.mlp.gate_proj.weight, model.layers.0.mlp.up_proj.weight, model.embed.weight");
 }
 
 TEST(HfMlpErrors, NothingInTheFile) {
@@ -205,8 +204,7 @@ TEST(HfMlpErrors, AWeightIsMissing) {
   EXPECT_EQ(
       f.message,
       "test.safetensors: HfMlpIncomplete: expected the weights of a llama MLP, got none named "
-      "mlp.up_proj.weight; it has 2 tensors, such as mlp.down_proj.weight, "
-      "mlp.gate_proj.weight");
+      "mlp.up_proj.weight; it has 2 tensors, such as mlp.down_proj.weight, mlp.gate_proj.weight");
 }
 
 TEST(HfMlpErrors, NamesFromTheFileAreMadeFitForATerminal) {

@@ -149,9 +149,8 @@ TEST(ModuleNames, ActivationsAndNormsParse) {
   for (const char* name : {"none", "rms", "layer"}) EXPECT_EQ(norm_name(parse_norm(name)), name);
   EXPECT_ERROR(
       parse_activation("GELU"),
-      "[activation] expected one of geglu, swiglu, reglu, geglu_erf, quick_geglu, "
-      "squared_reglu, clamped_swiglu, gelu, relu, silu, gelu_tanh, quick_gelu, squared_relu, "
-      "got \"GELU\"");
+      "[activation] expected one of geglu, swiglu, reglu, geglu_erf, quick_geglu, squared_reglu, "
+      "clamped_swiglu, gelu, relu, silu, gelu_tanh, quick_gelu, squared_relu, got \"GELU\"");
   EXPECT_ERROR(parse_norm(""), "[norm] expected one of none, rms, layer, got \"\"");
   EXPECT_TRUE(is_gated(Activation::reglu));
   EXPECT_TRUE(is_gated(Activation::geglu_erf));

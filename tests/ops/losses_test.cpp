@@ -106,12 +106,10 @@ TEST(CrossEntropy, Messages) {
   const Tensor good = zeros({2}, DType::i64);
   EXPECT_ERROR(cross_entropy(z, full({2}, 3, DType::i64)),
                "[aten::cross_entropy_loss_forward] expected class targets in [0, 3) or the "
-               "ignore_index -100, "
-               "got 3");
+               "ignore_index -100, got 3");
   EXPECT_ERROR(cross_entropy(z, full({2}, -1, DType::i64)),
                "[aten::cross_entropy_loss_forward] expected class targets in [0, 3) or the "
-               "ignore_index -100, "
-               "got -1");
+               "ignore_index -100, got -1");
   EXPECT_ERROR(cross_entropy(z, zeros({3}, DType::i64)),
                "[aten::cross_entropy_loss] expected scores [n, classes] with i64 targets [n], or "
                "[classes] with one target, got f32[2, 3] and i64[3]");

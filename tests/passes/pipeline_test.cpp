@@ -16,9 +16,7 @@ Graph gated_mlp() {
 TEST(Pipeline, SkippedPassesDoNothing) {
   for (const passes::Pass& pass : passes::pipeline()) {
     Graph graph = gated_mlp();
-    PipelineOptions options;
-    options.skip = {std::string(pass.name)};
-    options.keep_texts = true;
+    PipelineOptions options = {.skip = {std::string(pass.name)}, .keep_texts = true};
     const passes::PipelineResult result = passes::run_pipeline(graph, options);
     for (const passes::Note& note : result.notes) EXPECT_NE(note.pass, pass.name);
     ASSERT_EQ(result.passes.size(), passes::pipeline().size());

@@ -4,10 +4,7 @@
 namespace epilogue::testing::recompute_saved_test {
 
 PipelineOptions options_of(Saved saved, Packed packed) {
-  PipelineOptions options;
-  options.saved = saved;
-  options.packed = packed;
-  return options;
+  return PipelineOptions{.saved = saved, .packed = packed};
 }
 
 // y = gelu(x w) v with the product read again by the "backward pass": everything that y does not

@@ -91,9 +91,7 @@ struct ChainGraph {
     return g.add_value({kind, {8, 16}, {16, 1}, DType::f32, {}});
   }
   void chain(int rows, std::vector<int> operands, std::vector<int> outputs) {
-    fused::ChainStage stage;
-    stage.weights = {w};
-    stage.operands = std::move(operands);
+    fused::ChainStage stage = {.weights = {w}, .operands = std::move(operands)};
     stage.epilogue.inputs = 1 + static_cast<int>(stage.operands.size());
     stage.epilogue.outputs.assign(outputs.size(), 0);
     stage.stores.assign(outputs.begin() + 1, outputs.end());

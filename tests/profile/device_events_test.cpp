@@ -36,11 +36,8 @@ Recording recording_with_op() {
   auto buffer = std::make_shared<ThreadBuffer>();
   buffer->thread_id = kThread;
   buffer->thread_name = "main";
-  OpRecord op;
-  op.op = &kMm;
-  op.id = kOp;
-  op.begin_ticks = r.begin.ticks;
-  op.end_ticks = r.begin.ticks + 1000;
+  OpRecord op = {
+      .op = &kMm, .begin_ticks = r.begin.ticks, .end_ticks = r.begin.ticks + 1000, .id = kOp};
   buffer->ops.push_back(std::move(op));
   buffer->next_id = 2;
   r.buffers.push_back(buffer);
@@ -184,9 +181,7 @@ TEST(DeviceEvents, HostCallsAreLeftOutWithoutCpuActivity) {
   Recording r = recording_with_op();
   r.has_tracer = true;
   r.cpu_activity = false;
-  DeviceActivity call;
-  call.kind = ActivityKind::driver_call;
-  call.name = "cuLaunchKernelEx";
+  DeviceActivity call = {.kind = ActivityKind::driver_call, .name = "cuLaunchKernelEx"};
   r.activities = {call, kernel(r.begin.unix_ns, r.begin.unix_ns + 1)};
   const trace::Trace t = build_trace(r);
   EXPECT_EQ(count(t, trace::Category::cuda_driver), 0);

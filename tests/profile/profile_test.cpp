@@ -82,16 +82,14 @@ TEST(Recording, EveryKernelHasALaunchInsideItsOp) {
     const Event* launch = launches[k->correlation];
     EXPECT_EQ(launch->ts_ns, k->ts_ns);
     EXPECT_EQ(launch->dur_ns, k->dur_ns);
-    const Event* op = by_external_id(t, k->external_id);
-    ASSERT_NE(op, nullptr);
-    EXPECT_LE(op->ts_ns, launch->ts_ns);
-    EXPECT_GE(op->end_ns(), launch->end_ns());
-    EXPECT_EQ(op->tid, launch->tid);
-    const trace::KernelArgs* args = t.kernel_args(*k);
-    ASSERT_NE(args, nullptr);
-    EXPECT_GT(args->bytes, 0);
-    EXPECT_GE(args->threads, 1);
-    EXPECT_GE(args->grid[0] * args->grid[1] * args->grid[2], 1);
+    const Event& op = test::found(by_external_id(t, k->external_id));
+    EXPECT_LE(op.ts_ns, launch->ts_ns);
+    EXPECT_GE(op.end_ns(), launch->end_ns());
+    EXPECT_EQ(op.tid, launch->tid);
+    const trace::KernelArgs& args = test::found(t.kernel_args(*k));
+    EXPECT_GT(args.bytes, 0);
+    EXPECT_GE(args.threads, 1);
+    EXPECT_GE(args.grid[0] * args.grid[1] * args.grid[2], 1);
   }
 }
 

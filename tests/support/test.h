@@ -27,6 +27,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <source_location>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -42,6 +43,16 @@ inline ::testing::AssertionResult has(std::string_view text, std::string_view pa
   const bool found = text.find(part) != std::string_view::npos;
   return ::testing::AssertionResult(found)
          << '"' << part << (found ? "\" is in:\n" : "\" is not in:\n") << text;
+}
+
+// Gives what a search found. A test cannot go on without it: where there is nothing, it fails with what
+// is thrown.
+template <class T>
+T& found(T* at, std::source_location where = std::source_location::current()) {
+  if (at == nullptr)
+    throw std::runtime_error(std::string("found nothing at ") + where.file_name() + ":" +
+                             std::to_string(where.line()));
+  return *at;
 }
 
 }  // namespace epilogue::test

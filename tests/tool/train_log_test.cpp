@@ -7,9 +7,7 @@
 
 namespace epilogue::tool::train_log_test {
 
-using io_test::read_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 const std::string kStep3 = R"({"event":"step","step":3,"loss":0.5})"
                            "\n";

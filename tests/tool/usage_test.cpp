@@ -52,8 +52,7 @@ TEST_F(Usage, MissingArgumentsAreNamed) {
   EXPECT_EQ(line({"table"}),
             "epilogue table: expected TRACE, got none (see epilogue table --help)");
   EXPECT_EQ(line({"profile"}),
-            "epilogue profile: expected mlp, got none (see epilogue profile "
-            "--help)");
+            "epilogue profile: expected mlp, got none (see epilogue profile --help)");
 }
 
 TEST_F(Usage, UnknownNamesComeWithTheNearest) {

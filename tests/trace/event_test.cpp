@@ -6,10 +6,7 @@
 
 namespace epilogue::trace::event_test {
 
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
-using testing::TraceBuilder;
+using namespace testing;
 
 TEST(StringPool, GivesOneIdPerDistinctString) {
   StringPool pool;

@@ -117,9 +117,8 @@ TEST(Perfetto, AnnotationsAreArgs) {
   const Trace trace = read(track() + begin(0, op("aten::mm") + args) + end(9));
   ASSERT_EQ(trace.events.size(), 1U);
   EXPECT_EQ(trace.events[0].external_id, 77);
-  const OpArgs* found = trace.op_args(trace.events[0]);
-  ASSERT_NE(found, nullptr);
-  const std::span<const OpInput> inputs = trace.inputs[found->inputs];
+  const OpArgs& found = test::found(trace.op_args(trace.events[0]));
+  const std::span<const OpInput> inputs = trace.inputs[found.inputs];
   ASSERT_EQ(inputs.size(), 3U);
   EXPECT_EQ(inputs[0].dims, (std::vector<int64_t>{4, 8}));
   EXPECT_TRUE(inputs[1].dims.empty());
@@ -159,12 +158,11 @@ TEST(Perfetto, StagesOfAGpuAreKernels) {
   EXPECT_EQ(kernel.dur_ns, 700);
   EXPECT_EQ(kernel.pid, 3);
   EXPECT_EQ(kernel.correlation, 41);
-  const KernelArgs* args = trace.kernel_args(kernel);
-  ASSERT_NE(args, nullptr);
-  EXPECT_EQ(args->stream, 7);
-  EXPECT_EQ(args->grid, (std::array<int64_t, 3>{8, 2, 1}));
-  EXPECT_EQ(args->block, (std::array<int64_t, 3>{128, 1, 1}));
-  EXPECT_EQ(args->registers_per_thread, 122);
+  const KernelArgs& args = test::found(trace.kernel_args(kernel));
+  EXPECT_EQ(args.stream, 7);
+  EXPECT_EQ(args.grid, (std::array<int64_t, 3>{8, 2, 1}));
+  EXPECT_EQ(args.block, (std::array<int64_t, 3>{128, 1, 1}));
+  EXPECT_EQ(args.registers_per_thread, 122);
   EXPECT_EQ(trace.events[1].category, Category::gpu_memcpy);
   EXPECT_EQ(trace.kernel_args(trace.events[1])->bytes, 4096);
 }
@@ -178,25 +176,21 @@ TEST(Perfetto, WhatIsDamagedIsOneError) {
     const bool is_between = std::ranges::find(packets, size) != packets.end();
     const std::string error = why_not(whole.substr(0, size));
     if (is_between) continue;  // whole packets: nothing says that more were to come
-    EXPECT_NE(
-        error.find(
-            "made: expected a Perfetto trace with slices, got one that cannot be read at byte"),
-        std::string::npos)
+    EXPECT_HAS(error,
+               "made: expected a Perfetto trace with slices, got one that cannot be read at byte")
         << size << ": " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
-  EXPECT_NE(why_not(whole + "\x0a" + std::string(9, '\xFF') + "\x01").find("ends early"),
-            std::string::npos);
-  EXPECT_NE(why_not(whole + text(1, "\x0b")).find("damaged"), std::string::npos) << "a group";
-  EXPECT_NE(why_not(track()).find("without slices"), std::string::npos);
+  EXPECT_HAS(why_not(whole + "\x0a" + std::string(9, '\xFF') + "\x01"), "ends early");
+  EXPECT_HAS(why_not(whole + text(1, "\x0b")), "damaged") << "a group";
+  EXPECT_HAS(why_not(track()), "without slices");
   const std::string own_clock = packet(number(8, 1) + number(58, 64) + text(11, number(9, 1)));
-  EXPECT_NE(why_not(own_clock).find("a clock of one sequence"), std::string::npos);
+  EXPECT_HAS(why_not(own_clock), "a clock of one sequence");
   const std::string late = packet(number(8, UINT64_MAX) + text(11, number(9, 1)));
-  EXPECT_NE(why_not(late).find("later than the year 2262"), std::string::npos);
+  EXPECT_HAS(why_not(late), "later than the year 2262");
   // Annotations are looked at late.
-  EXPECT_NE(
-      why_not(track() + begin(0, op("a") + text(4, "\x52\x7f")) + end(9)).find("a damaged slice"),
-      std::string::npos);
+  EXPECT_HAS(why_not(track() + begin(0, op("a") + text(4, "\x52\x7f")) + end(9)),
+             "a damaged slice");
 }
 
 TEST(Perfetto, DeepValuesEnd) {

@@ -23,17 +23,10 @@ inline OpInput tensor(std::vector<int64_t> dims, std::string type = "float") {
   return input;
 }
 inline OpInput scalar(std::string value, std::string type = "Scalar") {
-  OpInput input;
-  input.type = std::move(type);
-  input.concrete = std::move(value);
-  return input;
+  return OpInput{.type = std::move(type), .concrete = std::move(value)};
 }
 inline OpInput tensor_list(std::vector<OpInput> tensors) {
-  OpInput input;
-  input.is_list = true;
-  input.list = std::move(tensors);
-  input.type = "TensorList";
-  return input;
+  return OpInput{.list = std::move(tensors), .is_list = true, .type = "TensorList"};
 }
 
 // Times are in nanoseconds, [start, end]. References returned are valid until the next call.

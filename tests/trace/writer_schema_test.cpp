@@ -6,15 +6,7 @@
 
 namespace epilogue::trace::writer_schema_test {
 
-using testing::Json;
-using testing::keys;
-using testing::kHostPid;
-using testing::scalar;
-using testing::select;
-using testing::tensor;
-using testing::tensor_list;
-using testing::TraceBuilder;
-using testing::written;
+using namespace testing;
 using Names = std::vector<std::string>;
 
 // The only event of its kind, without its args.
@@ -103,8 +95,7 @@ TEST(Schema, CpuOp) {
   b.last_args().fused_ops = b.trace.strings.intern("aten::mm, aten::add");
   b.last_args().overload_name = b.trace.strings.intern("out");
   b.last_args().is_async = true;
-  const std::string text = chrome_trace_json(b.trace, "t");
-  EXPECT_HAS(text, "\"ts\": 1234.567, \"dur\": 1000.001,");
+  EXPECT_HAS(chrome_trace_json(b.trace, "t"), "\"ts\": 1234.567, \"dur\": 1000.001,");
   const Json e = only(written(b.trace), "X", "cpu_op");
   EXPECT_EQ(keys(e), kSpanKeys);
   EXPECT_EQ(e["name"], "aten::addmm");
@@ -149,8 +140,7 @@ TEST(Schema, Annotations) {
   const Json device = only(d, "X", "gpu_user_annotation");
   EXPECT_EQ(device["args"].dump(), R"({"External id":1})");
   // One nanosecond earlier, two longer.
-  const std::string text = chrome_trace_json(b.trace, "t");
-  EXPECT_HAS(text, "\"ts\": 1.999, \"dur\": 2.002,");
+  EXPECT_HAS(chrome_trace_json(b.trace, "t"), "\"ts\": 1.999, \"dur\": 2.002,");
   EXPECT_EQ(device["pid"], 0);
   EXPECT_EQ(device["tid"], 7);
 }

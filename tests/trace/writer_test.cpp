@@ -12,12 +12,7 @@
 namespace epilogue::trace::writer_test {
 
 namespace fs = std::filesystem;
-using testing::Json;
-using testing::scalar;
-using testing::select;
-using testing::tensor;
-using testing::TraceBuilder;
-using testing::written;
+using namespace testing;
 
 class WriterFiles : public ::testing::Test {
  protected:

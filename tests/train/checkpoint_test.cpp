@@ -10,9 +10,7 @@
 namespace epilogue::train::checkpoint_test {
 
 namespace fs = std::filesystem;
-using io_test::read_bytes;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 StateDict some_state(double value = 1) {
   return {

@@ -10,8 +10,7 @@
 
 namespace epilogue::train::table_text_test {
 
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 TableData data_of(std::string_view text, const TableOptions& options = {}) {
   return table_data(CsvTable::parse(text, "t.csv").value(), options).value();

@@ -39,6 +39,11 @@ std::string add_engine_commands(CLI::App& app, Body& run);
 // from all that `app` holds when it runs.
 void add_help_files_command(CLI::App& app, const std::string& version, Body& run);
 
+// Parses the arguments of the whole command and runs the subcommand that they choose: its exit
+// code. `version` is what
+// --version prints.
+int run_command(int argc, char** argv, const std::string& version);
+
 // Writes a result to stdout, in the form that --format asked for; headings are bold where stdout
 // takes that. A document without JSON (progress on the way) is not printed as JSON.
 void print(const trace::Document& result, Format format);

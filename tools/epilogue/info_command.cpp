@@ -6,12 +6,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "core/backend.h"
 #include "epilogue/runtime.h"
+#include "explain/render/document.h"
 #include "measure/machine_facts.h"
 #include "profile/device_tracer.h"
-#include "explain/render/document.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
@@ -93,7 +94,7 @@ trace::Document info_document(const nlohmann::json& info) {
   table.columns = {{.width = 22}, {}};
   for (const auto& [key, value] : rows) table.rows.push_back({{key}, {value}});
   trace::Document document = {std::move(table)};
-  document.json = [info] { return info.dump(2) + "\n"; };
+  document.json = [info] { return json_text(info, 2) + "\n"; };
   return document;
 }
 

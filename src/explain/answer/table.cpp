@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "epilogue/trace/report.h"
 #include "explain/answer/load.h"
 #include "explain/render/document.h"
@@ -33,7 +34,7 @@ struct TableAnswerData {
 };
 
 std::string table_answer_json(const TableAnswerData& data) {
-  auto json = nlohmann::ordered_json::parse(table_json(data.averages, data.all));
+  auto json = parse_ordered_json(table_json(data.averages, data.all));
   json["events"] = data.events;
   json["skipped_events"] = data.skipped_events;
   if (data.averages.has_captured_ops)
@@ -84,8 +85,7 @@ Result<Answer> table_answer(const TraceInput& input, const TableAnswerOptions& o
   if (data->captured_pct)
     document.push_back(
         Paragraph{fmt::format("{:.0f} % of the time of replayed graphs is booked to the ops that "
-                              "captured it. Their calls "
-                              "count here and take no time of the CPU.",
+                              "captured it. Their calls count here and take no time of the CPU.",
                               *data->captured_pct)});
   document.json = [d = data.get()] { return table_answer_json(*d); };
   document.csv = [d = data.get()] { return key_averages_csv(d->averages, d->all); };

@@ -132,10 +132,7 @@ class Matcher {
       const auto is_part = [&](const KernelUse& use) {
         return std::find(ops.begin(), ops.end(), use.op) != ops.end();
       };
-      Match match;
-      match.kind = MatchKind::fused;
-      match.what = whole.name;
-      match.fused_side = b;
+      Match match = {.kind = MatchKind::fused, .what = std::string(whole.name), .fused_side = b};
       std::copy_if(rest_[a].begin(), rest_[a].end(), std::back_inserter(match.uses[a]), is_part);
       std::erase_if(rest_[a], is_part);
       // A kernel's name gives each op once, sorted: there only what is left alone is shared.
@@ -407,9 +404,7 @@ std::string_view noun_for(const std::array<double, 2>& n, std::string_view one,
 }
 
 DiffPart part_of(const Match& match, const KernelLabels& labels, const TraceDiff& diff) {
-  DiffPart part;
-  part.before_ns = match.booked_ns(0);
-  part.after_ns = match.booked_ns(1);
+  DiffPart part = {.before_ns = match.booked_ns(0), .after_ns = match.booked_ns(1)};
   if (diff.has_device_work) {
     part.kernels = {match.count(0), match.count(1)};
     part.bytes = {match.bytes(0), match.bytes(1)};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "explain/fusion/fusion_groups.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/kernel_name/text.h"
@@ -56,7 +57,7 @@ double interpolated(const Rates& rates, double at) {
 std::optional<ChainModel> ChainModel::of(const Trace& trace) {
   const std::optional<std::string_view> text = find_metadata(trace, "row_chain");
   if (!text) return std::nullopt;
-  const Json json = Json::parse(*text, nullptr, false);
+  const Json json = parse_json(*text);
   if (!json.is_object()) return std::nullopt;
   const std::optional<double> overhead_us = positive(json.value("overhead_us", Json()));
   const Json by_type = json.value("gflops_by_rows", Json());
@@ -71,7 +72,7 @@ std::optional<ChainModel> ChainModel::of(const Trace& trace) {
     model.costs_.emplace(type, Cost{std::move(*rates), positive(of_type).value_or(0)});
   }
   if (const auto reads = find_metadata(trace, "read_gb_per_s_by_bytes"))
-    model.read_gb_per_s_ = rates_of(Json::parse(*reads, nullptr, false)).value_or(Rates());
+    model.read_gb_per_s_ = rates_of(parse_json(*reads)).value_or(Rates());
   return model;
 }
 

@@ -350,10 +350,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     const bool works = result.has_device_work ? launched != nullptr && launched->longest_ns >= 0
                                               : host_work->contains(i);
     if (!works) continue;
-    WorkOp op;
-    op.event = i;
-    op.name = e.name;
-    op.region = region_of[i];
+    WorkOp op = {.event = i, .name = e.name, .region = region_of[i]};
     const bool is_hidden = recurrent.contain(i) ||
                            (kind == OpClass::copy && is_inner_copy(trace, links, class_of_name, i));
     op.op_class = is_hidden ? OpClass::unknown : kind;

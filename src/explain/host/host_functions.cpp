@@ -185,8 +185,7 @@ std::string_view remedy_of_function(std::string_view name) {
       {"tensorboard", kLog},
       {"json/", "write it every N steps, outside of the step"},
       {"numpy/",
-       "do it in PyTorch on the whole batch (vectorised), or once, in the data loader's "
-       "workers"},
+       "do it in PyTorch on the whole batch (vectorised), or once, in the data loader's workers"},
       {"PIL/", kDecode},
       {"cv2", kDecode},
       {"tokeniz", kDecode},
@@ -200,8 +199,7 @@ std::string_view remedy_of_function(std::string_view name) {
       {"built-in function sleep>", "wait for an event, not for a time"},
       {": state_dict",
        "call state_dict() once, not in a loop over its keys: each call builds the whole "
-       "dictionary; "
-       "averages of weights by torch._foreach_lerp_ on lists of the parameters"},
+       "dictionary; averages of weights by torch._foreach_lerp_ on lists of the parameters"},
       {"empty_cache", "the allocator reuses its memory: no empty_cache() in the step"},
       {"subprocess", "start no process in the step"},
       {"wandb", kLog},
@@ -210,8 +208,7 @@ std::string_view remedy_of_function(std::string_view name) {
       {"built-in function print", kLog},
       {"matplotlib", kLog},
       {"sklearn/",
-       "compute metrics every N steps, on collected tensors (torchmetrics), or in "
-       "another process"},
+       "compute metrics every N steps, on collected tensors (torchmetrics), or in another process"},
       {"scipy/", "do it in PyTorch on the whole batch, or once, in the data loader's workers"},
       {"networkx", "build the graph once, outside of the step, and keep its edges as tensors"},
       {"_utils/collate.py", kDecode},

@@ -113,9 +113,7 @@ std::vector<IdleGap> idle_gaps(const Trace& trace, const Links& links, const Bus
       !longest.empty() && is_long_gap(longest.front().length_ns(), span.length_ns());
   std::vector<IdleGap> list;
   for (const Interval& gap : longest) {
-    IdleGap out;
-    out.start_ns = gap.begin_ns;
-    out.dur_ns = gap.length_ns();
+    IdleGap out = {.start_ns = gap.begin_ns, .dur_ns = gap.length_ns()};
     add_causes(causes, gap, out);
     const int64_t unsure_ns = total_ns(intersected(unsure.before_first, {gap})) +
                               total_ns(intersected(unsure.behind_others, {gap}));

@@ -21,8 +21,7 @@ constexpr OpGroup kOpGroups[] = {
      "slice select narrow squeeze unsqueeze flatten unflatten split split_with_sizes chunk unbind "
      "detach alias view_as lift_fresh resolve_conj resolve_neg empty empty_like empty_strided "
      "new_empty resize result_type unfold diagonal movedim swapaxes numpy_T mT mH result_type to "
-     "contiguous clone "
-     "_to_copy dropout"},
+     "contiguous clone _to_copy dropout"},
     // Beside those of the table of pointwise functions.
     {OpClass::pointwise,
      "rsub exp2 expm1 log log2 log1p rsqrt reciprocal square sign tan erf erfc floor ceil "

@@ -39,8 +39,7 @@ constexpr OpKnowledge kLayerOps[] = {
      "its outputs are unrolled, forward and backward: for each a tensor of all rows is written",
      "one product with the weight for all outputs, then times the other input and a sum: (x1 @ "
      "W.permute(1, 0, 2).flatten(1)).unflatten(1, (outputs, -1)) * x2.unsqueeze(1), summed over "
-     "the "
-     "last dimension, or torch.einsum('bi,oij,bj->bo', x1, W, x2)",
+     "the last dimension, or torch.einsum('bi,oij,bj->bo', x1, W, x2)",
      OpRole::either, "stack the operands: one einsum computes all of them", OpSign::none, true},
     {"chains of products", "chain_matmul linalg_multi_dot", OpCost::flops, 0, OpFuses::epilogue,
      "products are taken from the left whatever their sizes",

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "explain/index/op_tree.h"
 #include "explain/index/sort_runs.h"
 
@@ -165,7 +166,7 @@ void add_holders(const Trace& trace, const std::vector<uint32_t>& ops,
 bool memory_at_start(const Trace& trace, CategoryBytes& bytes) {
   for (const auto& [key, json] : trace.metadata) {
     if (key != kMemoryAtStartKey) continue;
-    const auto object = nlohmann::json::parse(json, nullptr, false);
+    const auto object = parse_json(json);
     for (size_t c = 0; object.is_object() && c < kMemoryCategories; ++c) {
       const auto member =
           object.find(std::string(memory_category_name(static_cast<MemoryCategory>(c))));
@@ -242,9 +243,7 @@ std::vector<DeviceMemory> memory_profile(const Trace& trace, const Links& links)
   std::vector<DeviceMemory> list;
   for (auto& [device, records] : by_device) {
     sort_by_time(trace, records);
-    DeviceMemory memory;
-    memory.type = device.first;
-    memory.device = device.second;
+    DeviceMemory memory = {.type = device.first, .device = device.second};
     const size_t until_peak = add_totals(trace, records, memory);
     add_categories(trace, records, memory);
     add_holders(trace, ops, frames, live_after(trace, records, until_peak), memory);

@@ -72,10 +72,7 @@ class Excess : AskedSearch {
     const auto tensors = tensor_inputs(inputs(i));
     if (tensors.size() < 2 || tensors[0].dims.size() < 2 || tensors[1].dims.size() < 2)
       return std::nullopt;
-    Product p;
-    p.left = tensors[0].dims;
-    p.right = tensors[1].dims;
-    p.is_linear = of == "linear";
+    Product p = {.left = tensors[0].dims, .right = tensors[1].dims, .is_linear = of == "linear"};
     p.result = p.left;
     p.k = static_cast<double>(p.left.back());
     const int64_t columns = p.is_linear ? p.right[0] : p.right.back();
@@ -93,8 +90,7 @@ class Excess : AskedSearch {
     return p;
   }
 
-  // --- Modules that run again
-  // ---------------------------------------------------------------------
+  // --- Modules that run again ------------------------------------------------------------
 
   struct ModuleCall {
     StringId name = 0;
@@ -213,8 +209,7 @@ class Excess : AskedSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- The dearer order
-  // ---------------------------------------------------------------------------
+  // --- The dearer order ------------------------------------------------------------------
 
   using Orders = std::map<std::tuple<uint64_t, uint64_t, int>, DearerOrder>;
 
@@ -386,8 +381,7 @@ class Excess : AskedSearch {
     return false;
   }
 
-  // --- Matrices made of vectors
-  // -------------------------------------------------------------------
+  // --- Matrices made of vectors ----------------------------------------------------------
 
   // Sizes of a matrix that is made of vectors: a diagonal one, or all products of two vectors.
   std::vector<int64_t> made_matrix(size_t i) const {
@@ -467,9 +461,8 @@ class Excess : AskedSearch {
               ? "multiply by the diagonal: d.unsqueeze(-1) * x scales the rows without the matrix"
               : "apply the parts to the vector without the matrix: diag(d) v is d * v, and (a b^T) "
                 "v is a * (b * v).sum(-1); the Jacobian of a softmax times g is the closed form y "
-                "* "
-                "(g - (g * y).sum(-1, keepdim=True)), which torch.softmax has in its own backward "
-                "(a vector-Jacobian product)";
+                "* (g - (g * y).sum(-1, keepdim=True)), which torch.softmax has in its own "
+                "backward (a vector-Jacobian product)";
       waste.ns = b.ns;
       waste.saving_ns = static_cast<int64_t>(static_cast<double>(b.ns) *
                                              (1 - 2.0 / static_cast<double>(b.dims.back())));
@@ -478,8 +471,7 @@ class Excess : AskedSearch {
     }
   }
 
-  // --- Experts
-  // ------------------------------------------------------------------------------------
+  // --- Experts ---------------------------------------------------------------------------
 
   void find_all_experts() {
     OpTimes times;
@@ -548,8 +540,7 @@ class Excess : AskedSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Padding
-  // ------------------------------------------------------------------------------------
+  // --- Padding ---------------------------------------------------------------------------
 
   struct Batch {
     std::vector<int64_t> lengths;

@@ -67,8 +67,7 @@ class Forms : AskedSearch {
   }
 
  private:
-  // --- Ops that are many ops
-  // -----------------------------------------------------------------------
+  // --- Ops that are many ops -------------------------------------------------------------
 
   // Programs are rarely about such an op, and its time is in what it calls.
   void find_composites() {
@@ -101,8 +100,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- All pairs
-  // ----------------------------------------------------------------------------------
+  // --- All pairs -------------------------------------------------------------------------
 
   // Sizes that two operands have together, if these are all pairs of their rows.
   std::optional<Dims> pairs_of(size_t i) const {
@@ -178,8 +176,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- Windows that overlap
-  // -----------------------------------------------------------------------
+  // --- Windows that overlap --------------------------------------------------------------
 
   void find_windows() {
     std::map<uint64_t, CostlyForm> forms;
@@ -241,9 +238,7 @@ class Forms : AskedSearch {
     const auto rank = static_cast<int64_t>(in[0].dims.size());
     const int64_t d = *dim < 0 ? *dim + rank : *dim;
     if (d < 0 || d >= rank || in[0].dims[static_cast<size_t>(d)] < *size) return std::nullopt;
-    Windows windows;
-    windows.dims = in[0].dims;
-    windows.from = TensorShape{in[0].dims, {}}.numel();
+    Windows windows = {.dims = in[0].dims, .from = TensorShape{in[0].dims, {}}.numel()};
     int64_t& count = windows.dims[static_cast<size_t>(d)];
     count = (count - *size) / *step + 1;
     windows.dims.push_back(*size);
@@ -324,8 +319,7 @@ class Forms : AskedSearch {
     }
   }
 
-  // --- Products with what is mostly zeros
-  // -------------------------------------------------------------
+  // --- Products with what is mostly zeros ------------------------------------------------
 
   // The product that reads a result of these sizes soon; nothing if there is none.
   std::optional<size_t> product_after(size_t i, const Dims& dims, CostlyForm& form) {
@@ -399,8 +393,7 @@ class Forms : AskedSearch {
         std::nullopt, WasteProof::likely);
   }
 
-  // --- Weights that are made anew
-  // -----------------------------------------------------------------
+  // --- Weights that are made anew --------------------------------------------------------
 
   // W + U V, multiplied by fewer rows than the sum is worth: x W^T + (x V^T) U^T.
   void find_made_weights() {
@@ -449,8 +442,7 @@ class Forms : AskedSearch {
         0.9, WasteProof::likely);
   }
 
-  // --- Penalties
-  // ----------------------------------------------------------------------------------
+  // --- Penalties -------------------------------------------------------------------------
 
   // p.pow(2).sum() added up over parameters, whose gradients pass through each of them again.
   void find_penalties() {

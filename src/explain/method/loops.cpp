@@ -323,14 +323,12 @@ class LoopSearch {
     if (holds("set") && !has_product)
       return "tensors are unpickled one by one: send or save stacked tensors, not objects "
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
-             "one "
-             "file of tensors)";
+             "one file of tensors)";
     if ((holds("logsumexp") || holds("logaddexp")) && !has_product)
       return "if this is a recursion over time (CTC, a CRF, a hidden Markov model): the library's "
-             "op "
-             "runs all steps in one call (F.ctc_loss), or an associative scan does (logcumsumexp "
-             "for a plain sum); else write it over the whole tensor: all steps, labels or samples "
-             "at once";
+             "op runs all steps in one call (F.ctc_loss), or an associative scan does "
+             "(logcumsumexp for a plain sum); else write it over the whole tensor: all steps, "
+             "labels or samples at once";
     if (holds("eq") && (holds("index") || holds("nonzero") || holds("masked_select") ||
                         holds("where") || holds("masked_fill")))
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "
@@ -338,14 +336,11 @@ class LoopSearch {
              "segment_reduce if the labels are sorted)";
     if (holds("item") && !has_product)
       return "numbers are taken out of tensors one by one: compute on the whole tensor and take "
-             "one "
-             "number of it ((scores.argmax(1) == labels).sum().item()), or call tolist() once";
+             "one number of it ((scores.argmax(1) == labels).sum().item()), or call tolist() once";
     if (holds("select") && holds("add") && holds("mul") && !has_product && !holds("sum"))
       return "if each iteration needs the one before (a filter, a recurrence): cumsum or cumprod "
-             "of "
-             "scaled values, torchaudio.functional.lfilter, an associative scan, or torch.compile "
-             "of "
-             "the loop; else write it over the whole tensor";
+             "of scaled values, torchaudio.functional.lfilter, an associative scan, or "
+             "torch.compile of the loop; else write it over the whole tensor";
     if (holds("mul") && holds("sum") && !has_product)
       return "stack the parts: products of pairs that are summed are one matrix product (x @ "
              "x.transpose(-1, -2)), and the sum over all pairs is (square of the sum - sum of the "

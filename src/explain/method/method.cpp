@@ -116,10 +116,8 @@ class Items {
           static_cast<double>(sum.ns) < (is_told ? kNotableItem : kItemShare) * wall)
         break;
       place_of[name] = out.items.size();
-      CostItem item;
-      item.op = std::string(all_.trace.strings[name]);
-      item.count = sum.count;
-      item.ns = sum.ns;
+      CostItem item = {
+          .op = std::string(all_.trace.strings[name]), .count = sum.count, .ns = sum.ns};
       out.items.push_back(std::move(item));
       out.told_ns += sum.ns;
     }
@@ -276,9 +274,7 @@ class Items {
         static_cast<double>(wasted) < kUnevenShare * static_cast<double>(total) ||
         !is_the_same_in_each_step(calls, slow_calls))
       return;
-    CostAnswer answer;
-    answer.question = CostQuestion::limit;
-    answer.is_loss = true;
+    CostAnswer answer = {.question = CostQuestion::limit, .is_loss = true};
     answer.text = fmt::format(
         "{} of {} calls on {} take {} each, and a quarter of them {} or less: the sizes are the "
         "same{}",
@@ -456,10 +452,7 @@ Method method(const Trace& trace, const Links& links, std::vector<uint32_t> main
               int64_t wall_ns, const HostTime* host) {
   const CountedOps all(trace, links, std::move(main_ops), wall_ns);
   const Places places(all);
-  Method out;
-  out.is_device = all.is_device;
-  out.wall_ns = wall_ns;
-  out.has_backward = all.has_backward;
+  Method out = {.is_device = all.is_device, .wall_ns = wall_ns, .has_backward = all.has_backward};
   Items(all, places, host).run(out);
   out.loops = find_loops(all, places);
   out.repeats = find_repeats(all, places);

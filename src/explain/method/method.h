@@ -25,8 +25,7 @@ std::vector<CostSpot> cost_spots(const Method& method, const HostTime* host,
                                  std::span<const ModuleTime> modules,
                                  std::span<const IdleGap> gaps);
 
-// --- Its parts
-// ------------------------------------------------------------------------------------
+// --- Its parts ---------------------------------------------------------------------------
 
 std::vector<CallLoop> find_loops(const CountedOps& all, const Places& places);
 std::vector<RepeatedWork> find_repeats(const CountedOps& all, const Places& places);

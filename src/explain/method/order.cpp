@@ -151,9 +151,8 @@ class Orders : AskedSearch {
                        sizes_text(asked_.inputs(i)[0].dims), chain),
            std::move(evidence),
            fmt::format("take {} of the raw scores (logits): the same order, so the same places; if "
-                       "chances are wanted, softmax of the few that stay where they are "
-                       "normalised again, else (value - scores.logsumexp(-1, keepdim=True)).exp() "
-                       "of them",
+                       "chances are wanted, softmax of the few that stay where they are normalised "
+                       "again, else (value - scores.logsumexp(-1, keepdim=True)).exp() of them",
                        asked_.base(i)),
            are_read ? std::nullopt : std::optional(1.0),
            are_read ? WasteProof::question : WasteProof::likely);

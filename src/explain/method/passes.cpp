@@ -54,8 +54,7 @@ class Passes : WasteSearch {
   }
 
  private:
-  // --- Backward passes through the same graph
-  // -----------------------------------------------------
+  // --- Backward passes through the same graph --------------------------------------------
 
   // Whether a node's ops are recorded for a gradient of the gradient (create_graph=True).
   bool keeps_graph(size_t root) const {
@@ -197,9 +196,8 @@ class Passes : WasteSearch {
     const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
     waste.kind = WasteKind::repeated_backward;
     waste.title = fmt::format(
-        "backward passes go through the same graph again, up to {} times in a step: {} "
-        "of {}",
-        most, time_text(again_ns), time_text(all_.wall_ns));
+        "backward passes go through the same graph again, up to {} times in a step: {} of {}", most,
+        time_text(again_ns), time_text(all_.wall_ns));
     waste.evidence.push_back(fmt::format(
         "{} of one forward op runs up to {} times: {}", name, most,
         is_whole ? "a pass for each output (a Jacobian, or autograd.grad in a loop), or "
@@ -244,8 +242,7 @@ class Passes : WasteSearch {
     return true;
   }
 
-  // --- Gradients of slices
-  // ------------------------------------------------------------------------
+  // --- Gradients of slices ---------------------------------------------------------------
 
   void find_cut_gradients() {
     std::map<StringId, std::vector<size_t>> by_name;
@@ -289,9 +286,8 @@ class Passes : WasteSearch {
               : "compute on the whole tensor without a loop (all classes or steps at once: one_hot "
                 "or scatter and one sum, vectorised); where the slices are needed one by one, "
                 "x.unbind(dim) or split() has one gradient for all of them; if each step needs the "
-                "one "
-                "before, the library's op for the whole recursion (F.ctc_loss, nn.LSTM, nn.GRU, "
-                "cumsum)";
+                "one before, the library's op for the whole recursion (F.ctc_loss, nn.LSTM, "
+                "nn.GRU, cumsum)";
       if (const std::string packed = packed_action(); !packed.empty() && !is_write)
         waste.action = packed;
       waste.saving_ns = saving;
@@ -325,8 +321,7 @@ class Passes : WasteSearch {
     return {};
   }
 
-  // --- Many small passes
-  // --------------------------------------------------------------------------
+  // --- Many small passes -----------------------------------------------------------------
 
   // Passes of the same nodes, one for each sample or each small part of a batch.
   void find_small_passes() {
@@ -380,8 +375,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, {});
   }
 
-  // --- Gradients that are zeros
-  // -------------------------------------------------------------------
+  // --- Gradients that are zeros ----------------------------------------------------------
 
   // zero_grad(set_to_none=False) keeps gradients of parameters that no pass reaches, and the
   // optimizer goes through all of them.
@@ -453,8 +447,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Penalties of gradients
-  // ---------------------------------------------------------------------
+  // --- Penalties of gradients ------------------------------------------------------------
 
   // A pass with create_graph whose gradient's norm is taken, in every step: training goes on
   // without it in most steps.
@@ -488,9 +481,8 @@ class Passes : WasteSearch {
                     keeping.size()));
     waste.action =
         "if it is a penalty (R1, WGAN-GP): take it lazily, every 16th step with 16 times the "
-        "weight, "
-        "or of a part of the batch; if it is the loss itself (forces, a differential equation), it "
-        "is the program's work";
+        "weight, or of a part of the batch; if it is the loss itself (forces, a differential "
+        "equation), it is the program's work";
     waste.proof = WasteProof::question;
     add(std::move(waste), calls, times);
   }
@@ -509,8 +501,7 @@ class Passes : WasteSearch {
     return false;
   }
 
-  // --- Graphs that no pass reads
-  // ------------------------------------------------------------------
+  // --- Graphs that no pass reads ---------------------------------------------------------
 
   // Without no_grad() each op of inference makes a node of a graph.
   void find_unread_graph() {
@@ -575,8 +566,7 @@ class Passes : WasteSearch {
     return held;
   }
 
-  // --- Work beside training
-  // ---------------------------------------------------------------------
+  // --- Work beside training --------------------------------------------------------------
 
   // Ops after the last node of each step and outside of the optimizer.
   void find_work_beside_training() {
@@ -647,8 +637,7 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- A forward pass that gradients do not reach
-  // ---------------------------------------------------
+  // --- A forward pass that gradients do not reach ----------------------------------------
 
   void find_untrained_forward() {
     if (!all_.has_backward || all_.links.steps.empty()) return;
@@ -688,9 +677,7 @@ class Passes : WasteSearch {
     if (reached == 0 ||
         static_cast<double>(ns) < kUntrainedShare * static_cast<double>(all_.wall_ns))
       return;
-    Waste waste;
-    waste.kind = WasteKind::untrained_forward;
-    waste.place = places_.of(calls);
+    Waste waste = {.kind = WasteKind::untrained_forward, .place = places_.of(calls)};
     if (waste.place.annotation.starts_with("Optimizer.")) return;
     const auto ops = times.list(all_.trace);
     waste.title = fmt::format(

@@ -54,8 +54,7 @@ class Pieces : AskedSearch {
   }
   int64_t per_step(int64_t count) const { return count / static_cast<int64_t>(all_.steps); }
 
-  // --- Sums over shifted slices
-  // ---------------------------------------------------------------------
+  // --- Sums over shifted slices ----------------------------------------------------------
 
   // One product of a loop over lags or taps: x[:, lag:] * y, and the sum of it.
   struct Lag {
@@ -157,8 +156,7 @@ class Pieces : AskedSearch {
            std::nullopt, WasteProof::likely);
   }
 
-  // --- Wide windows of pooling
-  // ----------------------------------------------------------------------
+  // --- Wide windows of pooling -----------------------------------------------------------
 
   // The side of a square window that moves by 1.
   std::optional<int64_t> window_of(size_t i) const {
@@ -227,8 +225,7 @@ class Pieces : AskedSearch {
     }
   }
 
-  // --- Modules side by side
-  // -------------------------------------------------------------------------
+  // --- Modules side by side --------------------------------------------------------------
 
   using ModuleCall = Places::ModuleCall;
 
@@ -337,8 +334,7 @@ class Pieces : AskedSearch {
     }
   }
 
-  // --- Products of all gathered rows
-  // ----------------------------------------------------------------
+  // --- Products of all gathered rows -----------------------------------------------------
 
   void find_gathered_products() {
     std::map<Dims, int64_t> gathered;  // rows that all ranks gave, and how many ranks
@@ -395,8 +391,7 @@ class Pieces : AskedSearch {
         form.ns / ranks * (ranks - 1), WasteProof::likely);
   }
 
-  // --- Kernels under a mask
-  // -------------------------------------------------------------------------
+  // --- Kernels under a mask --------------------------------------------------------------
 
   // The weight of a convolution times numbers for each tap.
   bool is_masked_weight(size_t i) const {

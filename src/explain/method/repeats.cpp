@@ -34,8 +34,7 @@ std::vector<std::pair<std::string, int64_t>> by_time(const Trace& trace, const B
   return list;
 }
 
-// --- A forward pass within the backward pass
-// ------------------------------------------------------
+// --- A forward pass within the backward pass ---------------------------------------------
 
 // Ops that gradients are not made of.
 bool is_forward_only(std::string_view name) {
@@ -95,8 +94,7 @@ std::optional<RepeatedWork> recomputed_forward(const CountedOps& all, const Plac
   return work;
 }
 
-// --- Constants that every step makes anew
-// ---------------------------------------------------------
+// --- Constants that every step makes anew ------------------------------------------------
 
 bool makes_numbers(std::string_view name) {
   constexpr std::array<std::string_view, 14> kMakers = {

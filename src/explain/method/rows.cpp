@@ -61,8 +61,7 @@ class Rows : AskedSearch {
   };
   using Forms = std::map<uint64_t, Form>;
 
-  // --- Rows that are gathered to be added up
-  // ----------------------------------------------------------
+  // --- Rows that are gathered to be added up ---------------------------------------------
 
   // The result of a gather of whole rows: [batch, rows, columns].
   std::optional<Dims> gathered(size_t i) const {
@@ -119,8 +118,7 @@ class Rows : AskedSearch {
              std::nullopt, WasteProof::likely);
   }
 
-  // --- Targets with a row of classes for each index
-  // ---------------------------------------------------
+  // --- Targets with a row of classes for each index --------------------------------------
 
   // Sizes of a tensor of which each row gets one number at an index.
   std::optional<Dims> target(size_t i) const {
@@ -195,8 +193,7 @@ class Rows : AskedSearch {
              std::nullopt, WasteProof::likely);
   }
 
-  // --- Zeros that are multiplied
-  // ----------------------------------------------------------------------
+  // --- Zeros that are multiplied ---------------------------------------------------------
 
   std::optional<Dims> zeros(size_t i) const {
     const std::string_view base = asked_.base(i);
@@ -305,8 +302,7 @@ class Rows : AskedSearch {
         std::nullopt, WasteProof::likely);
   }
 
-  // --- Weights that each pass of inference makes
-  // ------------------------------------------------------
+  // --- Weights that each pass of inference makes -----------------------------------------
 
   void look_for_weight(size_t j) {
     if (all_.has_backward) return;
@@ -366,8 +362,7 @@ class Rows : AskedSearch {
            1.0, WasteProof::likely);
   }
 
-  // --- Batches that are taken for time
-  // ----------------------------------------------------------------
+  // --- Batches that are taken for time ---------------------------------------------------
 
   void look_for_time(size_t i) {
     const std::string_view base = asked_.base(i);
@@ -419,8 +414,7 @@ class Rows : AskedSearch {
     }
   }
 
-  // --- Values that are looked at
-  // ----------------------------------------------------------------------
+  // --- Values that are looked at ---------------------------------------------------------
 
   void look_for_check(size_t i) {
     constexpr std::array<std::string_view, 3> kChecks = {"isnan", "isinf", "isfinite"};

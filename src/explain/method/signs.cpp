@@ -350,8 +350,7 @@ Said then_product(const CountedOps& all, Calls calls) {
   });
 }
 
-// --- Signs of no row
-// ------------------------------------------------------------------------------
+// --- Signs of no row ---------------------------------------------------------------------
 
 // "[1, 1]": nothing but ones.
 bool are_ones(std::string_view text) {
@@ -395,17 +394,15 @@ Said wide_kernel(const CountedOps& all, Calls calls) {
       const int64_t taps = elements_of(kernel);
       if (*longest < kLongKernel || taps < kManyTaps) return std::nullopt;
       const bool is_line = *longest == taps;
-      return loss(
-          CostQuestion::less,
-          fmt::format("a kernel of {} reads {} samples for each result", fmt::join(kernel, " x "),
-                      taps),
-          is_line
-              ? "convolve by FFT: torch.fft.rfft of both, a product, irfft "
-                "(torchaudio.functional.fftconvolve); or take a shorter kernel"
-              : "if it is separable (a Gaussian, a box), two passes with one-dimensional kernels "
-                "(k "
-                "x 1, then 1 x k) do it; else convolve by FFT, or take a smaller kernel; a fixed "
-                "filter of the input may run outside of the step");
+      return loss(CostQuestion::less,
+                  fmt::format("a kernel of {} reads {} samples for each result",
+                              fmt::join(kernel, " x "), taps),
+                  is_line
+                      ? "convolve by FFT: torch.fft.rfft of both, a product, irfft "
+                        "(torchaudio.functional.fftconvolve); or take a shorter kernel"
+                      : "if it is separable (a Gaussian, a box), two passes with one-dimensional "
+                        "kernels (k x 1, then 1 x k) do it; else convolve by FFT, or take a "
+                        "smaller kernel; a fixed filter of the input may run outside of the step");
     }
     return std::nullopt;
   });
@@ -495,8 +492,7 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
     const bool repeats = is_of(kRepeats, by);
     return loss(
         CostQuestion::less,
-        fmt::format("{}its {} rows were {} from {}{}: each of these is multiplied {} "
-                    "times",
+        fmt::format("{}its {} rows were {} from {}{}: each of these is multiplied {} times",
                     gathered < width ? fmt::format("in {} of {} columns ", gathered, width) : "",
                     rows, repeats ? "repeated" : "gathered", table,
                     repeats ? fmt::format(" ({})", by) : "", rows / table),

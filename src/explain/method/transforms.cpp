@@ -51,8 +51,7 @@ class Transforms : AskedSearch {
  private:
   uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
 
-  // --- Round trips
-  // --------------------------------------------------------------------------------
+  // --- Round trips -----------------------------------------------------------------------
 
   static std::string_view inverse_of(std::string_view base) {
     using Pair = std::pair<std::string_view, std::string_view>;
@@ -209,8 +208,7 @@ class Transforms : AskedSearch {
              std::nullopt, WasteProof::likely);
   }
 
-  // --- The same transform again
-  // -------------------------------------------------------------------
+  // --- The same transform again ----------------------------------------------------------
 
   // Does an op, or a view within it, give a tensor of these sizes and strides?
   bool makes(size_t i, const OpInput& tensor) const {

@@ -49,8 +49,7 @@ class Wastes : WasteSearch {
   }
 
  private:
-  // --- A sequence that grows
-  // ----------------------------------------------------------------------
+  // --- A sequence that grows -------------------------------------------------------------
 
   // Rows of products with one weight, in the order in which they first occur.
   struct Rows {
@@ -193,8 +192,7 @@ class Wastes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Gradients that nobody reads
-  // ------------------------------------------------------------------
+  // --- Gradients that nobody reads -------------------------------------------------------
 
   struct Gradient {
     size_t root = kNone;  // of the node that computed it
@@ -291,8 +289,7 @@ class Wastes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- Products with a matrix of data
-  // ---------------------------------------------------------------
+  // --- Products with a matrix of data ----------------------------------------------------
 
   // Ops that make or change a tensor of these sizes, products with it and views left out.
   bool is_made_here(const std::vector<int64_t>& dims) const {
@@ -404,8 +401,7 @@ class Wastes : WasteSearch {
     return false;
   }
 
-  // --- Convolutions by hand
-  // -------------------------------------------------------------------------
+  // --- Convolutions by hand --------------------------------------------------------------
 
   void find_unfolded_convolutions() {
     OpTimes times;
@@ -460,8 +456,7 @@ class Wastes : WasteSearch {
     add(std::move(waste), patches, times);
   }
 
-  // --- Results of which little is read
-  // --------------------------------------------------------------
+  // --- Results of which little is read ---------------------------------------------------
 
   // Sizes of the result of an op each of whose elements (of `row_wise`: rows) is computed alone.
   struct Result {
@@ -731,18 +726,16 @@ class Wastes : WasteSearch {
         waste.action =
             found.reader == "aten::diagonal" || found.reader == "aten::trace"
                 ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1) (of a trace the "
-                  "sum "
-                  "of all), or "
-                  "einsum('...ij,...ji->...i', a, b)"
+                  "sum of all), or einsum('...ij,...ji->...i', a, b)"
             : found.dims.size() < 2
                 ? fmt::format(
                       "cut first: slice before {} and what comes before it; of a file read only "
                       "the part that is used (seek, frame_offset and num_frames, a memory map)",
                       ops.first)
                 : fmt::format(
-                      "cut first: select the rows or columns that are read before {} (of "
-                      "a language model the last position: hidden[:, -1], "
-                      "logits_to_keep=1 of transformers)",
+                      "cut first: select the rows or columns that are read before {} (of a "
+                      "language model the last position: hidden[:, -1], logits_to_keep=1 of "
+                      "transformers)",
                       ops.first);
       waste.ns = ns;
       waste.saving_ns = saving;

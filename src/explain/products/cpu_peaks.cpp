@@ -124,10 +124,8 @@ CpuPeaks peaks_of(std::string_view name, const CpuFamily& family, double ghz, in
   const auto rate = [&](double per_cycle) {
     return per_cycle == kRateUnknown ? std::nullopt : std::optional(per_cycle * core_cycles);
   };
-  CpuPeaks peaks;
-  peaks.cpu = name;
-  peaks.family = family.name;
-  peaks.threads = threads;
+  CpuPeaks peaks = {
+      .cpu = std::string(name), .family = std::string(family.name), .threads = threads};
   if (family.l2_kib > 0) peaks.l2_bytes = int64_t{family.l2_kib} << 10;
   peaks.ghz = ghz;
   peaks.f64 = rate(family.f32 / 2);

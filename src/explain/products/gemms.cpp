@@ -555,10 +555,8 @@ std::optional<int64_t> broadcast_batch(Dims a, Dims b) {
 
 std::optional<GemmShape> matmul_shape(Dims a, Dims b) {
   if (a.empty() || b.empty()) return std::nullopt;
-  GemmShape shape;
-  shape.k = a.back();
-  shape.m = a.size() == 1 ? 1 : a[a.size() - 2];
-  shape.n = b.size() == 1 ? 1 : b.back();
+  GemmShape shape = {
+      .m = a.size() == 1 ? 1 : a[a.size() - 2], .n = b.size() == 1 ? 1 : b.back(), .k = a.back()};
   if (shape.k != (b.size() == 1 ? b[0] : b[b.size() - 2])) return std::nullopt;
   const Dims a_batch = a.size() > 2 ? a.first(a.size() - 2) : Dims();
   const Dims b_batch = b.size() > 2 ? b.first(b.size() - 2) : Dims();

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "explain/index/aten_ops.h"
 #include "explain/index/op_tree.h"
 #include "explain/timeline/work_kind.h"
@@ -141,7 +142,7 @@ std::optional<int64_t> recorded_bytes(const nlohmann::json& object, const char* 
 
 Facts facts_from_json(std::string_view text) {
   Facts facts;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   if (!json.is_object()) return facts;
   facts.name = recorded_text(json, "Collective name");
   facts.sizes.in_bytes = recorded_bytes(json, "In msg nelems");

@@ -80,10 +80,7 @@ void StepWaitSums::add(const std::vector<size_t>& members,
 }
 
 StepWaits StepWaitSums::waits_of(int64_t step, const Sum& sum, const Collectives& result) const {
-  StepWaits waits;
-  waits.step = step;
-  waits.count = sum.count;
-  waits.wait_ns = sum.wait_ns;
+  StepWaits waits = {.step = step, .count = sum.count, .wait_ns = sum.wait_ns};
   for (const RankDigest& rank : ranks_)
     if (const auto found = rank.step_ns.find(step); found != rank.step_ns.end())
       waits.span_ns = std::max(waits.span_ns, found->second);
@@ -187,9 +184,7 @@ class RankMatcher {
         return std::nullopt;
       runs.push_back(&of_rank->runs);
     }
-    CollectiveWaits waits;
-    waits.name = key.name;
-    waits.count = std::ssize(*runs.front());
+    CollectiveWaits waits = {.name = key.name, .count = std::ssize(*runs.front())};
     waits.wait_ns.resize(ranks_.size());
     for (const size_t r : members) waits.wait_ns[r] = 0;
     const std::optional<double> factor =

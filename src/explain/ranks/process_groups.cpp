@@ -9,13 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "explain/index/trace_metadata.h"
 #include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace {
 
 std::vector<int64_t> ranks_of_group(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   std::vector<int64_t> ranks;
   if (!json.is_array()) return ranks;
   for (const auto& rank : json) {
@@ -164,9 +165,7 @@ class GroupTimes {
   }
 
   static GroupTime time_of(const std::string& name, const GroupSum& sum) {
-    GroupTime time;
-    time.name = name;
-    time.parallelism = sum.parallelism;
+    GroupTime time = {.name = name, .parallelism = sum.parallelism};
     time.members.assign(sum.members.begin(), sum.members.end());
     time.size = sum.size;
     time.count = sum.count;
@@ -242,7 +241,7 @@ class GroupTimes {
 void add_process_groups(const Trace& trace, StringPool& names, RankDigest& digest) {
   const auto text = find_metadata(trace, "distributedInfo");
   if (!text) return;
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto json = parse_json(*text);
   if (!json.is_object() || !json.contains("pg_config")) return;
   for (const auto& group : json["pg_config"]) {
     if (!group.is_object()) continue;

@@ -56,9 +56,7 @@ IntervalSet union_of(const Trace& trace, const std::vector<CollectiveCall>& call
 
 CollectiveStats stats_of(const Trace& trace, const std::string& name,
                          const std::vector<CollectiveCall>& calls, const IntervalSet& others) {
-  CollectiveStats stats;
-  stats.name = name;
-  stats.bytes = 0;
+  CollectiveStats stats = {.name = name, .bytes = 0};
   std::vector<int64_t> times_ns;
   CollectiveRateSum rates;
   for (const CollectiveCall& call : calls) {

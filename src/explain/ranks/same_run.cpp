@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "explain/index/trace_metadata.h"
 
 namespace epilogue::trace {
@@ -43,7 +44,7 @@ std::optional<int64_t> rank_in_name(const std::string& path) {
 
 RankInfo rank_info(const Trace& trace) {
   if (const auto text = find_metadata(trace, "distributedInfo")) {
-    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    const auto json = parse_json(*text);
     const auto rank = json.is_object() ? integer(json, "rank") : std::nullopt;
     if (rank) return {rank, integer(json, "world_size")};
   }

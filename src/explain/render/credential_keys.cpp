@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "epilogue/trace/event.h"
 #include "epilogue/trace/report.h"
 
@@ -50,8 +51,7 @@ void add_keys(const std::string& path, std::string_view key, const AnyJson& valu
 
 std::vector<std::string> credential_keys(const Trace& trace) {
   std::vector<std::string> keys;
-  for (const auto& [key, json] : trace.metadata)
-    add_keys(key, key, AnyJson::parse(json, nullptr, /*allow_exceptions=*/false), 0, keys);
+  for (const auto& [key, json] : trace.metadata) add_keys(key, key, parse_json(json), 0, keys);
   std::sort(keys.begin(), keys.end());
   return keys;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "explain/render/document.h"
 #include "explain/sections/section.h"
@@ -39,7 +40,7 @@ inline std::string cell_text(const Column& column, const Json& value) {
     case Kind::number: return fmt::format("{:.{}f}", value.get<double>(), column.digits);
     case Kind::bandwidth: return bandwidth_text(value.get<double>());
     case Kind::bytes: return format_bytes(value.get<double>());
-    default: return value.dump();
+    default: return json_text(value);
   }
 }
 

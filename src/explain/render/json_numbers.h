@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
 #include "epilogue/trace/ranks.h"
@@ -18,7 +19,7 @@ inline constexpr int kJsonSchemaVersion = 1;
 // Names come from files: bytes that are not UTF-8 must not make this throw.
 template <class Json = nlohmann::ordered_json>
 std::string dump_json(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text_of_names(json, 2) + "\n";
 }
 
 struct ExplanationJson {

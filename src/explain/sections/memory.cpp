@@ -69,8 +69,7 @@ std::string facts_of(const DeviceMemory& m) {
     text += "; " + counted(m.out_of_memory, "failed allocation", "failed allocations");
   if (m.is_relative)
     text +=
-        ". The trace has no totals: counted from 0 at its start, without what was allocated "
-        "before";
+        ". The trace has no totals: counted from 0 at its start, without what was allocated before";
   return text + ".";
 }
 

@@ -126,8 +126,7 @@ void show_experts(const ServingReport& s, SectionSink& sink) {
   for (const ExpertImbalance& x : s.imbalance)
     sink.note(
         fmt::format("{}: the expert with most tokens has {:.2f} times the mean (at worst {:.2f}), "
-                    "by the rows of "
-                    "{} in {}{}.",
+                    "by the rows of {} in {}{}.",
                     serving_phase_name(x.phase), x.max_over_mean, x.worst_max_over_mean, x.op,
                     counted(x.layers, "layer", "layers"),
                     x.largest_ns && x.device_ns > 0
@@ -220,8 +219,7 @@ std::string graphs_note(const GraphReport& g) {
   const auto ns = [&](GraphSource s) { return g.source_ns[static_cast<size_t>(s)]; };
   std::string note = fmt::format(
       "{} ran {} in {}, {:.0f} % of the device's work. {:.0f} % of all its work has an op, a "
-      "module "
-      "or a frame",
+      "module or a frame",
       counted(g.launches, "replay", "replays"), counted(g.kernels, "kernel", "kernels"),
       counted(g.sequences, "order", "different orders"), share_pct(g.device_ns, g.all_device_ns),
       share_pct(g.named_ns, g.all_device_ns));

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/json.h"
 #include "epilogue/trace/kernel_name.h"
 #include "epilogue/trace/serving.h"
 #include "explain/index/op_tree.h"
@@ -60,7 +61,7 @@ class Origins {
 
 // Members of an annotation, by what they mean. mark_kernels("text") gives "name".
 Origin origin_of_annotation(std::string_view other_args) {
-  const auto json = nlohmann::json::parse(other_args, nullptr, false);
+  const auto json = parse_json(other_args);
   Origin origin;
   if (!json.is_object()) return origin;
   const auto text = [&](std::initializer_list<const char*> keys) -> std::string {

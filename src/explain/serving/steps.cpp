@@ -383,8 +383,7 @@ void set_limit(ServingPhaseTime& phase) {
     phase.limit = "host";
     phase.reason = fmt::format(
         "the device works {:.0f} % of its steps: kernels come slower than they run; replayed "
-        "graphs "
-        "launch them at once",
+        "graphs launch them at once",
         phase.busy_pct);
     return;
   }

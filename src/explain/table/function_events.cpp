@@ -78,9 +78,7 @@ class Builder {
       if (names[event.name] == kNone || (!is_device && !is_host_category(event.category))) continue;
       // Our own frames are modules: the table is the same with and without stacks.
       if (is_own && event.category == Category::python_function) continue;
-      FunctionEvent e;
-      e.name = names[event.name];
-      e.source = i;
+      FunctionEvent e = {.name = names[event.name], .source = i};
       const OpArgs* args = trace_.op_args(event);
       e.stack = args != nullptr ? args->stack : 0;
       e.is_async = args != nullptr && args->is_async;
@@ -117,10 +115,7 @@ class Builder {
   void add_memory_rows() {
     const auto sorted = static_cast<ptrdiff_t>(events_.size());
     const auto add = [&](uint32_t record, StringId name) {
-      FunctionEvent e;
-      e.name = name;
-      e.source = record;
-      e.is_memory_record = true;
+      FunctionEvent e = {.name = name, .source = record, .is_memory_record = true};
       set_memory(e, memory_usage(trace_.memory[record]));
       events_.push_back(e);
     };

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/json.h"
 #include "epilogue/trace/kernel_name.h"
 #include "explain/index/intervals.h"
 #include "explain/index/op_tree.h"
@@ -74,7 +75,7 @@ void add_provenance(const Trace& trace, uint32_t op, TritonSums& sums) {
   const OpArgs* args = op == kNone ? nullptr : trace.op_args(trace.events[op]);
   if (args == nullptr || args->other_args == 0) return;
   if (!sums.args.insert(args->other_args).second) return;
-  const auto json = nlohmann::json::parse(trace.strings[args->other_args], nullptr, false);
+  const auto json = parse_json(trace.strings[args->other_args]);
   if (!json.is_object()) return;
   const auto text = [&](const char* key) {
     const auto found = json.find(key);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "epilogue/base/distribution.h"
 #include "epilogue/trace/slow_steps.h"
 #include "explain/index/device_busy.h"
@@ -70,10 +71,7 @@ std::vector<Region> outermost_annotations(const Trace& trace, const Links& links
 std::vector<Region> whole_window(const Trace& trace, const Links& links) {
   const Timeline time = timeline(trace, links);
   if (!time.start_ns) return {};
-  Region region;
-  region.name = "whole trace";
-  region.start_ns = *time.start_ns;
-  region.end_ns = *time.end_ns;
+  Region region = {.name = "whole trace", .start_ns = *time.start_ns, .end_ns = *time.end_ns};
   return {region};
 }
 
@@ -352,7 +350,7 @@ constexpr std::string_view kRecorderKey = "epilogue_recorder";
 std::optional<double> measured_ns_per_op(const Trace& trace) {
   for (const auto& [key, value] : trace.metadata) {
     if (key != kRecorderKey) continue;
-    const auto json = nlohmann::json::parse(value, nullptr, false);
+    const auto json = parse_json(value);
     const auto found = json.is_object() ? json.find("ns_per_op") : json.end();
     if (found != json.end() && found->is_number()) return std::max(0.0, found->get<double>());
   }

@@ -345,10 +345,7 @@ class Judge {
     for (const IntervalSet& set : parts_.sets) coverage_.emplace_back(set);
     profiler_.emplace(trace, links, coverage_[static_cast<size_t>(TimePart::overhead)],
                       static_cast<int64_t>(verdicts_.profiler.ns_per_op));
-    Region whole;
-    whole.start_ns = span_.begin_ns;
-    whole.end_ns = span_.end_ns;
-    whole.kernels = links.kernels;
+    Region whole = {.start_ns = span_.begin_ns, .end_ns = span_.end_ns, .kernels = links.kernels};
     whole.ops = std::count_if(trace.events.begin(), trace.events.end(),
                               [](const Event& e) { return e.category == Category::cpu_op; });
     whole.copies = static_cast<int64_t>(links.device_work.size()) - links.kernels;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "trace/read/finish_trace.h"
 
 namespace epilogue::trace {
@@ -152,7 +153,7 @@ OpText op_text(std::string_view text) {
   if (const size_t at = text.find(kSizes); at != std::string_view::npos) {
     std::string_view sizes = text.substr(at + kSizes.size());
     sizes = sizes.substr(0, sizes.find(kInputIds));
-    const auto json = nlohmann::json::parse(sizes, nullptr, false);
+    const auto json = parse_json(sizes);
     if (json.is_array())
       for (const nlohmann::json& one : json) op.inputs.push_back(input_of(one));
   }

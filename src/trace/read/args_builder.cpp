@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "epilogue/trace/event.h"
 #include "trace/read/json/json_string.h"
 #include "trace/read/json/number_text.h"
@@ -242,7 +243,7 @@ StringId ArgsBuilder::other(const std::string& members) {
   const uint32_t number = other_texts_.intern(members);
   if (number == other_ids_.size()) {
     const std::string object = "{" + members + "}";
-    other_ids_.push_back(nlohmann::json::accept(object) ? strings_.intern(object) : 0);
+    other_ids_.push_back(is_json(object) ? strings_.intern(object) : 0);
   }
   if (other_ids_[number] == 0) partial_->notes.add(Note::bad_argument, offset_);
   return other_ids_[number];

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "epilogue/trace/event.h"
 #include "trace/json_text.h"
 #include "trace/read/json/json_string.h"
@@ -57,7 +58,7 @@ DeviceProperties device(const Json& object) {
 }
 
 void apply_devices(Trace& trace, const std::string& json) {
-  const Json list = Json::parse(json, nullptr, false);
+  const Json list = parse_json(json);
   if (!list.is_array() || !trace.devices.empty()) return;
   for (const Json& entry : list)
     if (entry.is_object()) trace.devices.push_back(device(entry));
@@ -227,7 +228,7 @@ void DocumentScanner::keep(std::string_view key, std::string_view value, int64_t
   append_decoded(name, key);
   std::string json(value);
   // To nlohmann a NUL ends the text, wherever it stands.
-  if (json.find('\0') != kNone64 || !nlohmann::json::accept(json)) {
+  if (json.find('\0') != kNone64 || !is_json(json)) {
     notes_.add(Note::bad_metadata, offset);
     json.clear();
     append_json_string(json, value);

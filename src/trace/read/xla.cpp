@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "trace/read/json/number_text.h"
 #include "trace/step_name.h"
 
@@ -72,7 +73,7 @@ int64_t number_at(const nlohmann::json& args, const char* key, int64_t missing) 
 
 XlaArgs parse_args(std::string_view text) {
   XlaArgs args;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   if (!json.is_object()) return args;
   args.kernel_details = text_at(json, "kernel_details");
   args.memcpy_details = text_at(json, "memcpy_details");

@@ -33,22 +33,20 @@ void expect_same_product(Strides a, Strides b) {
     a_data[i] = static_cast<double>(i % 17) - 8;
     b_data[i] = static_cast<double>(i % 13) - 6;
   }
-  GemmCall call;
-  call.m = kM;
-  call.n = kN;
-  call.k = kK;
-  call.a = {a_data.data(), a.row, a.col};
-  call.b = {b_data.data(), b.row, b.col};
-  const auto layout = gemm_layout(call);
-  ASSERT_TRUE(layout.has_value());
+  GemmCall call = {.m = kM,
+                   .n = kN,
+                   .k = kK,
+                   .a = {a_data.data(), a.row, a.col},
+                   .b = {b_data.data(), b.row, b.col}};
+  const auto layout = gemm_layout(call).value();
   for (int64_t i = 0; i < kM; ++i)
     for (int64_t j = 0; j < kN; ++j) {
       double want = 0;
       double got = 0;  // element (j, i) of the column-major result
       for (int64_t p = 0; p < kK; ++p) {
         want += element(a_data, i, p, a) * element(b_data, p, j, b);
-        got += column_major(b_data, j, p, layout->first_ld, layout->first_transposed) *
-               column_major(a_data, p, i, layout->second_ld, layout->second_transposed);
+        got += column_major(b_data, j, p, layout.first_ld, layout.first_transposed) *
+               column_major(a_data, p, i, layout.second_ld, layout.second_transposed);
       }
       EXPECT_EQ(got, want);
     }
@@ -69,13 +67,7 @@ TEST(GemmLayout, RowsWithGaps) {
 }
 
 std::optional<GemmLayout> layout_of(GemmMatrix a, GemmMatrix b, int64_t m, int64_t n, int64_t k) {
-  GemmCall call;
-  call.m = m;
-  call.n = n;
-  call.k = k;
-  call.a = a;
-  call.b = b;
-  return gemm_layout(call);
+  return gemm_layout({.m = m, .n = n, .k = k, .a = a, .b = b});
 }
 
 TEST(GemmLayout, OperandsWithoutAUnitStrideMustBeCopied) {
@@ -85,12 +77,10 @@ TEST(GemmLayout, OperandsWithoutAUnitStrideMustBeCopied) {
 
 TEST(GemmLayout, LeadingDimensionsAreNeverTooSmall) {
   // One row or one column: its stride says nothing.
-  const auto row = layout_of({nullptr, 1, 1}, {nullptr, kN, 1}, 1, kN, kK);
-  ASSERT_TRUE(row.has_value());
-  EXPECT_GE(row->second_ld, kK);
-  const auto column = layout_of({nullptr, kK, 1}, {nullptr, 1, 1}, kM, 1, kK);
-  ASSERT_TRUE(column.has_value());
-  EXPECT_GE(column->first_ld, column->first_transposed ? kK : 1);
+  const auto row = layout_of({nullptr, 1, 1}, {nullptr, kN, 1}, 1, kN, kK).value();
+  EXPECT_GE(row.second_ld, kK);
+  const auto column = layout_of({nullptr, kK, 1}, {nullptr, 1, 1}, kM, 1, kK).value();
+  EXPECT_GE(column.first_ld, column.first_transposed ? kK : 1);
 }
 
 }  // namespace epilogue::cuda::gemm_layout_test

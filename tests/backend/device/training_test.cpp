@@ -215,11 +215,7 @@ TEST_F(DeviceTraining, ACompiledStepGivesEagersGradients) {
        {nn::Activation::geglu, nn::Activation::swiglu, nn::Activation::relu})
     for (const nn::Norm norm : {nn::Norm::none, nn::Norm::rms, nn::Norm::layer}) {
       manual_seed(3);
-      nn::MlpConfig config;
-      config.dim = 16;
-      config.hidden = 40;
-      config.activation = activation;
-      config.norm = norm;
+      nn::MlpConfig config = {.dim = 16, .hidden = 40, .activation = activation, .norm = norm};
       const auto model = nn::make_mlp(config);
       model->to(kCuda);
       const Tensor x = randn({6, 16}).to(kCuda);

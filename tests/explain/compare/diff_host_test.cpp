@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::diff_host_test {
 
-using testing::diff;
-using testing::find_part;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
   TraceBuilder a, b;
@@ -20,12 +17,10 @@ TEST(Diff, WithoutDeviceWorkOpsAreCompared) {
   b.op("aten::mm", 0, 70 * kUs);
   const TraceDiff d = diff(a, b);
   EXPECT_EQ(d.wall_ns[0], 150 * kUs);
-  const DiffPart* mm = find_part(d, "aten::mm: same op");
-  ASSERT_NE(mm, nullptr);
-  EXPECT_EQ(mm->delta_ns(), -10 * kUs);
-  const DiffPart* between = find_part(d, "host between ops");
-  ASSERT_NE(between, nullptr);
-  EXPECT_EQ(between->delta_ns(), -20 * kUs);
+  const DiffPart& mm = test::found(find_part(d, "aten::mm: same op"));
+  EXPECT_EQ(mm.delta_ns(), -10 * kUs);
+  const DiffPart& between = test::found(find_part(d, "host between ops"));
+  EXPECT_EQ(between.delta_ns(), -20 * kUs);
   EXPECT_TRUE(d.kernels_removed.empty()) << "ops are no kernels";
   EXPECT_TRUE(d.kernels_changed.empty());
   ASSERT_EQ(d.ops_removed.size(), 2U);

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::diff_test {
 
-using testing::diff;
-using testing::find_part;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 // An op from `start` with one kernel of `us`, both as long.
 void run(TraceBuilder& b, const char* op, const char* kernel, int64_t start_us, int64_t us) {
@@ -36,10 +33,9 @@ TEST(Diff, ASlowerKernelIsNamed) {
   run(b, "aten::mm", "gemm", 0, 150);
   run(b, "aten::add", "add", 150, 10);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find_part(d, "aten::mm: same kernel, gemm");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->delta_ns(), 50 * kUs);
-  EXPECT_EQ(part->why, "1 execution, mean 100.0 -> 150.0 us");
+  const DiffPart& part = test::found(find_part(d, "aten::mm: same kernel, gemm"));
+  EXPECT_EQ(part.delta_ns(), 50 * kUs);
+  EXPECT_EQ(part.why, "1 execution, mean 100.0 -> 150.0 us");
   ASSERT_EQ(d.kernels_changed.size(), 1U);
   EXPECT_EQ(d.kernels_changed[0].name, "gemm");
 }
@@ -55,9 +51,8 @@ TEST(Diff, AKernelThatOutlastsItsStepCountsInFull) {
   }
   const TraceDiff d = diff(a, b);
   EXPECT_EQ(d.wall_ns[0], 350 * kUs);
-  const DiffPart* part = find_part(d, "aten::mm: same kernel, gemm");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->delta_ns(), -100 * kUs);
+  const DiffPart& part = test::found(find_part(d, "aten::mm: same kernel, gemm"));
+  EXPECT_EQ(part.delta_ns(), -100 * kUs);
 }
 
 TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
@@ -65,11 +60,10 @@ TEST(Diff, AnotherKernelOfTheSameOpIsExplainedByItsFields) {
   run(a, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 0, 100);
   run(b, "aten::mm", "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", 0, 80);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find_part(d, "aten::mm: other kernels");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->delta_ns(), -20 * kUs);
-  EXPECT_HAS(part->why, "128x128");
-  EXPECT_HAS(part->why, "128x256");
+  const DiffPart& part = test::found(find_part(d, "aten::mm: other kernels"));
+  EXPECT_EQ(part.delta_ns(), -20 * kUs);
+  EXPECT_HAS(part.why, "128x128");
+  EXPECT_HAS(part.why, "128x256");
   EXPECT_EQ(d.kernels_added.size(), 1U);
   EXPECT_EQ(d.kernels_removed.size(), 1U);
 }
@@ -80,10 +74,9 @@ TEST(Diff, ATritonKernelTakesTheOpsThatItNames) {
   run(a, "aten::mul", "vectorized_mul", 90, 110);
   run(b, "triton_poi_fused_gelu_mul_0", "triton_poi_fused_gelu_mul_0", 0, 120);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find_part(d, "triton_poi_fused_gelu_mul_0: fused");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->delta_ns(), -80 * kUs);
-  EXPECT_EQ(part->why,
+  const DiffPart& part = test::found(find_part(d, "triton_poi_fused_gelu_mul_0: fused"));
+  EXPECT_EQ(part.delta_ns(), -80 * kUs);
+  EXPECT_EQ(part.why,
             "2 kernels of aten::gelu, aten::mul became 1; saved 80.0 us: launches 2 -> 1");
 }
 
@@ -164,9 +157,8 @@ TEST(Diff, IdleTimeOfTheHostIsAPartOfItsOwn) {
   run(b, "aten::mm", "gemm", 0, 10);
   run(b, "aten::mm", "gemm", 10, 10);
   const TraceDiff d = diff(a, b);
-  const DiffPart* part = find_part(d, "device idle: host in ops");
-  ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->delta_ns(), -50 * kUs);
+  const DiffPart& part = test::found(find_part(d, "device idle: host in ops"));
+  EXPECT_EQ(part.delta_ns(), -50 * kUs);
   EXPECT_EQ(d.unexplained_ns, 0);
 }
 
@@ -218,10 +210,9 @@ TEST(Diff, AveragesOverStepsStillAddUp) {
   a.kernel("other", 61, 68, 0);  // 7 ns in one of three steps
   const TraceDiff d = diff(a, stepped(2, 121));
   EXPECT_EQ(d.kernels[0], 4.0 / 3);
-  const DiffPart* gone = find_part(d, "aten::mm: gone");
-  ASSERT_NE(gone, nullptr);
-  EXPECT_NEAR(static_cast<double>(gone->before_ns), 7.0 / 3, 1);
-  EXPECT_EQ(gone->why, "0.33 -> 0 executions per step of other");
+  const DiffPart& gone = test::found(find_part(d, "aten::mm: gone"));
+  EXPECT_NEAR(static_cast<double>(gone.before_ns), 7.0 / 3, 1);
+  EXPECT_EQ(gone.why, "0.33 -> 0 executions per step of other");
 }
 
 TEST(Diff, AKernelOfTwoOpsIsBookedToEach) {
@@ -323,9 +314,8 @@ TEST(Diff, OverlappingKernelsAreBookedOnce) {
   run(b, "aten::mm", "first", 0, 100);
   const TraceDiff d = diff(a, b);
   EXPECT_EQ(d.busy_ns[0], 150 * kUs);
-  const DiffPart* gone = find_part(d, "aten::mm: gone");
-  ASSERT_NE(gone, nullptr);
-  EXPECT_EQ(gone->delta_ns(), -50 * kUs);
+  const DiffPart& gone = test::found(find_part(d, "aten::mm: gone"));
+  EXPECT_EQ(gone.delta_ns(), -50 * kUs);
 }
 
 TEST(Diff, EmptyTracesAreEqual) {

@@ -7,14 +7,7 @@
 
 namespace epilogue::trace::advice_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
-
-bool has_line(const Finding& f, const std::string& line) {
-  return std::ranges::find(f.evidence, line) != f.evidence.end();
-}
+using namespace testing;
 
 // An op that launches one kernel at its start.
 void launching(GpuTrace& b, const char* op, const char* kernel, int64_t at_us, int64_t kernel_us) {
@@ -71,15 +64,14 @@ GpuTrace gloo_trace(const char* collective) {
 
 TEST(Advice, WaitingForCollectivesIsNoPython) {
   const Explanation e = explain(gloo_trace("gloo:all_reduce"));
-  const Finding* f = find_finding(e, "exposed-collectives");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(e, "exposed-collectives");
+  EXPECT_EQ(f.title,
             "collectives run for 1.50 ms of 2.00 ms (75 %) in which no op does: the run most "
             "likely waits for them");
-  EXPECT_EQ(f->evidence.front(), "gloo:all_reduce: 2 collectives, median 800 us, in all 1.60 ms");
-  EXPECT_DOUBLE_EQ(*f->cost_us, 1500);
-  EXPECT_FALSE(f->saving_us) << "they have to be";
-  EXPECT_EQ(f->where, FindingPlace::host);
+  EXPECT_EQ(f.evidence.front(), "gloo:all_reduce: 2 collectives, median 800 us, in all 1.60 ms");
+  EXPECT_DOUBLE_EQ(*f.cost_us, 1500);
+  EXPECT_FALSE(f.saving_us) << "they have to be";
+  EXPECT_EQ(f.where, FindingPlace::host);
   EXPECT_EQ(find_finding(e, "between-ops"), nullptr);
   EXPECT_EQ(e.findings.front().title,
             "overhead-bound on the CPU: waiting for collectives takes 75 % of the time");
@@ -130,12 +122,11 @@ TEST(Advice, OneFirstCallIsNoReasonForCudaGraphs) {
     for (int64_t i = 0; i < 4; ++i)
       launching(b, "aten::add", "vectorized_elementwise_kernel", first_us + 100 * (i + 1), 5);
     const Explanation e = explain(b);
-    const Finding* f = find_finding(e, "host-overhead");
-    ASSERT_NE(f, nullptr);
+    const Finding& f = test::found(find_finding(e, "host-overhead"));
     const bool is_one = first_us == 2000;
-    EXPECT_EQ(has_line(*f, "one aten::empty takes 2.00 ms of that"), is_one);
-    EXPECT_EQ(f->action.find("first calls") != std::string::npos, is_one) << f->action;
-    EXPECT_EQ(f->action.find("CUDA graphs") == std::string::npos, is_one) << f->action;
+    EXPECT_EQ(has_line(f, "one aten::empty takes 2.00 ms of that"), is_one);
+    EXPECT_EQ(f.action.find("first calls") != std::string::npos, is_one) << f.action;
+    EXPECT_EQ(f.action.find("CUDA graphs") == std::string::npos, is_one) << f.action;
   }
 }
 
@@ -165,10 +156,8 @@ TEST(Advice, WithoutShortKernelsNothingIsSaidOfThem) {
   GpuTrace b;
   launching(b, "aten::mul", "vectorized_elementwise_kernel", 0, 5);
   launching(b, "aten::mul", "vectorized_elementwise_kernel", 50, 5);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "launch-cost");
-  ASSERT_NE(f, nullptr);
-  for (const std::string& line : f->evidence) EXPECT_LACKS(line, "0 of 2");
+  const Finding f = finding_of(explain(b), "launch-cost");
+  for (const std::string& line : f.evidence) EXPECT_LACKS(line, "0 of 2");
 }
 
 TEST(Advice, ALoaderInTheTrainingProcessAsksForWorkers) {
@@ -197,12 +186,10 @@ TEST(Advice, OfManyCopiesTheLongestAreNamed) {
     b.work(Category::gpu_memcpy, "Memcpy HtoD (Pageable -> Device)", at + 10 * kUs,
            at + (90 - 10 * i) * kUs, i + 1);
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "pageable-copies");
-  ASSERT_NE(f, nullptr);
-  ASSERT_EQ(f->evidence.size(), 5U);
-  EXPECT_HAS(f->evidence[0], "aten::op0");
-  EXPECT_EQ(f->evidence[3], "and 2 more, each shorter");
+  const Finding f = finding_of(explain(b), "pageable-copies");
+  ASSERT_EQ(f.evidence.size(), 5U);
+  EXPECT_HAS(f.evidence[0], "aten::op0");
+  EXPECT_EQ(f.evidence[3], "and 2 more, each shorter");
 }
 
 Explanation product_of(int64_t m, int64_t n, int64_t k, int64_t us) {
@@ -214,15 +201,13 @@ Explanation product_of(int64_t m, int64_t n, int64_t k, int64_t us) {
 
 TEST(Advice, AProductThatMovesNextToNothingDoesNotWaitForMemory) {
   const Explanation row = product_of(1, 4096, 4096, 8000);  // 67 MB: 8.4 GB/s
-  const Finding* few = find_finding(row, "bandwidth-products");
-  ASSERT_NE(few, nullptr);
-  EXPECT_EQ(few->title.find("products of few rows take 8.00 ms"), 0U);
-  EXPECT_EQ(few->action.find("would more rows at once (batches) do?"), 0U) << "nobody measured it";
+  const Finding few = finding_of(row, "bandwidth-products");
+  EXPECT_EQ(few.title.find("products of few rows take 8.00 ms"), 0U);
+  EXPECT_EQ(few.action.find("would more rows at once (batches) do?"), 0U) << "nobody measured it";
   const Explanation columns = product_of(256, 10, 1024, 115);  // 1.1 MB: 9.5 GB/s
-  const Finding* narrow = find_finding(columns, "bandwidth-products");
-  ASSERT_NE(narrow, nullptr);
-  EXPECT_EQ(narrow->title.find("narrow products take"), 0U);
-  EXPECT_HAS(narrow->action, "larger batches do not");
+  const Finding narrow = finding_of(columns, "bandwidth-products");
+  EXPECT_EQ(narrow.title.find("narrow products take"), 0U);
+  EXPECT_HAS(narrow.action, "larger batches do not");
   EXPECT_EQ(find_finding(product_of(256, 10, 1024, 60'000), "bandwidth-products"), nullptr)
       << "0.02 GB/s: something else is in its way";
 }
@@ -253,10 +238,8 @@ TEST(Advice, CountsOfKernelsAreWrittenAlike) {
     b.call("cudaLaunchKernel", at + 1 * kUs, at + 11 * kUs, i + 1);
     b.gpu_kernel("vectorized_elementwise_kernel", at + 12 * kUs, at + 14 * kUs, i + 1);
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "launch-cost");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence[0],
+  const Finding f = finding_of(explain(b), "launch-cost");
+  EXPECT_EQ(f.evidence[0],
             "1,200 of 1,200 kernels take less time than the call that launches them");
 }
 
@@ -279,10 +262,8 @@ TEST(Advice, WhereNoKernelIsSavedNoneIsCounted) {
                start + 150 * kUs, 2 * i + k + 1);
     }
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence[0].find("1 time, 280 us in all, result ["), 0U) << f->evidence[0];
+  const Finding f = finding_of(explain(b), "fusion");
+  EXPECT_EQ(f.evidence[0].find("1 time, 280 us in all, result ["), 0U) << f.evidence[0];
 }
 
 TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
@@ -290,9 +271,7 @@ TEST(Advice, FindingsSayWhoseTimeTheyAreAbout) {
   for (int64_t i = 0; i < 40; ++i)  // no gap is long by itself
     launching(b, "aten::mul", "vectorized_elementwise_kernel", 400 * i, 5);
   const Explanation e = explain(b);
-  const Finding* overhead = find_finding(e, "host-overhead");
-  ASSERT_NE(overhead, nullptr);
-  EXPECT_EQ(overhead->where, FindingPlace::host);
+  EXPECT_EQ(finding_of(e, "host-overhead").where, FindingPlace::host);
   for (const Finding& f : e.findings) EXPECT_TRUE(f.where) << f.id;
   EXPECT_EQ(finding_place_name(FindingPlace::host), "host");
   EXPECT_EQ(finding_place_name(FindingPlace::device), "device");

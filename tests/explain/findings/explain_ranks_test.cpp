@@ -8,9 +8,7 @@
 
 namespace epilogue::trace::explain_ranks_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 constexpr char kReduceKernel[] = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)";
 
@@ -49,10 +47,9 @@ TEST(ExplainRanks, AWholeWorldHasExactWaits) {
   EXPECT_EQ(e.ranks[1].wait_ns, 600 * kUs);
   EXPECT_EQ(e.ranks[1].communication_ns, 700 * kUs);
   EXPECT_EQ(find_finding(e, "missing-ranks"), nullptr);
-  const Finding* last = find_finding(e, "straggler");
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->title, "rank 0 arrives last: rank 1 waits 600 us in collectives");
-  EXPECT_EQ(last->saving_us, 600);
+  const Finding last = finding_of(e, "straggler");
+  EXPECT_EQ(last.title, "rank 0 arrives last: rank 1 waits 600 us in collectives");
+  EXPECT_EQ(last.saving_us, 600);
 }
 
 TEST(ExplainRanks, MissingRanksAreNamedAndWaitsAreBounds) {
@@ -63,15 +60,14 @@ TEST(ExplainRanks, MissingRanksAreNamedAndWaitsAreBounds) {
   ASSERT_NE(missing, nullptr);
   EXPECT_EQ(missing->title, "3 of 8 ranks are here, missing: 0, 3 to 4, 6 to 7");
   EXPECT_EQ(missing, &e.findings.front());
-  const Finding* last = find_finding(e, "straggler");
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->title,
+  const Finding last = finding_of(e, "straggler");
+  EXPECT_EQ(last.title,
             "rank 1 arrives last of those compared: rank 2 waits at least 600 us in collectives");
   EXPECT_EQ(
-      last->evidence,
+      last.evidence,
       std::vector<std::string>{
           "all_reduce: 1 matched, at most 100 us of transfer, one rank waits at least 600 us"});
-  EXPECT_FALSE(last->saving_us);
+  EXPECT_FALSE(last.saving_us);
 }
 
 TEST(ExplainRanks, AWorldOfAnySizeIsCountedInRanges) {
@@ -108,9 +104,8 @@ TEST(ExplainRanks, WhatACutOffRankLostIsUnknown) {
   EXPECT_FALSE(e.ranks[2].wait_ns);
   EXPECT_FALSE(e.ranks[2].communication_ns);
   EXPECT_FALSE(e.ranks[2].bound);
-  const Finding* f = find_finding(e, "truncated-rank");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "the trace of rank 2 ends early: its collectives are not matched");
+  const Finding f = finding_of(e, "truncated-rank");
+  EXPECT_EQ(f.title, "the trace of rank 2 ends early: its collectives are not matched");
 }
 
 // Rank 2 waits least of all, but nobody waits for it.
@@ -123,12 +118,10 @@ TEST(ExplainRanks, TheLastRankIsLookedForWithinAGroup) {
         std::string(R"({"Collective name": "allreduce", "Process Group Ranks": ")") +
         (r < 2 ? "[0, 1]" : "[2, 3]") + R"("})");
   }
-  const RanksExplanation e = explained(traces);
-  const Finding* last = find_finding(e, "straggler");
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->title, "rank 1 arrives last of [0, 1]: rank 0 waits 800 us in collectives");
+  const Finding last = finding_of(explained(traces), "straggler");
+  EXPECT_EQ(last.title, "rank 1 arrives last of [0, 1]: rank 0 waits 800 us in collectives");
   EXPECT_EQ(
-      last->evidence,
+      last.evidence,
       std::vector<std::string>{
           "all_reduce: 1 matched on ranks [0, 1], 100 us of transfer, up to 800 us of waiting"});
 }
@@ -139,11 +132,10 @@ TEST(ExplainRanks, WaitsOfUnmatchedCollectivesAreUnknown) {
   const RanksExplanation e = explained(traces);
   EXPECT_FALSE(e.ranks[0].wait_ns);
   EXPECT_EQ(e.ranks[1].communication_ns, 800 * kUs);
-  const Finding* f = find_finding(e, "unmatched-collectives");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(e, "unmatched-collectives");
+  EXPECT_EQ(f.title,
             "how long ranks wait in all_reduce is unknown: not all ranks ran it equally often");
-  EXPECT_EQ(f->evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2", f->action}));
+  EXPECT_EQ(f.evidence, (std::vector<std::string>{"rank 0: 1", "rank 1: 2", f.action}));
 }
 
 }  // namespace epilogue::trace::explain_ranks_test

@@ -8,10 +8,7 @@
 
 namespace epilogue::trace::explain_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 // A launch call of `call_us` and its kernel `delay_us` after it.
 void launch(TraceBuilder& b, int64_t at_us, int64_t call_us, int64_t delay_us, int64_t kernel_us,
@@ -51,21 +48,18 @@ TEST(Explain, LaunchesThatTheDeviceWaitsForAreAFindingWithTheIdleTimeAsItsSaving
   b.op("aten::mul", 40 * kUs, 70 * kUs);
   launch(b, 40, 30, 0, 2);
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "launch-cost");
-  ASSERT_NE(f, nullptr);
+  const Finding f = finding_of(e, "launch-cost");
   ASSERT_FALSE(e.idle.empty());
-  EXPECT_DOUBLE_EQ(*f->saving_us, static_cast<double>(e.idle[0].of(IdleCause::launch)) / 1000.0);
-  EXPECT_EQ(f->evidence[0], "2 of 2 kernels take less time than the call that launches them");
+  EXPECT_DOUBLE_EQ(*f.saving_us, static_cast<double>(e.idle[0].of(IdleCause::launch)) / 1000.0);
+  EXPECT_EQ(f.evidence[0], "2 of 2 kernels take less time than the call that launches them");
 }
 
 TEST(Explain, OneKernelIsSpokenOfInTheSingular) {
   TraceBuilder b;
   b.op("aten::mul", 0, 30 * kUs);
   launch(b, 0, 30, 0, 2);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "launch-cost");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence[0], "1 of 1 kernel takes less time than the call that launches it");
+  const Finding f = finding_of(explain(b), "launch-cost");
+  EXPECT_EQ(f.evidence[0], "1 of 1 kernel takes less time than the call that launches it");
 }
 
 TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
@@ -74,13 +68,11 @@ TEST(Explain, OneSlowLaunchIsNamedAndNotTheirNumber) {
   launch(b, 0, 1000, 0, 2);
   launch(b, 1010, 4, 0, 2);
   launch(b, 1020, 4, 0, 2);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "launch-cost");
-  ASSERT_NE(f, nullptr);
-  ASSERT_EQ(f->evidence.size(), 3U);
-  EXPECT_EQ(f->evidence[1], "cudaLaunchKernel: 3 calls, median 4.00 us, in all 1.01 ms");
+  const Finding f = finding_of(explain(b), "launch-cost");
+  ASSERT_EQ(f.evidence.size(), 3U);
+  EXPECT_EQ(f.evidence[1], "cudaLaunchKernel: 3 calls, median 4.00 us, in all 1.01 ms");
   EXPECT_EQ(
-      f->evidence[2],
+      f.evidence[2],
       "one cudaLaunchKernel takes 1.00 ms of that, the first launch of its kernel: most likely "
       "it loads code to the device; calls before the recording (a warm-up) take it out");
 }
@@ -94,10 +86,9 @@ TEST(Explain, ADeviceThatWaitsForDataIsAFindingThatNamesTheLoader) {
   b.annotation(name, 100 * kUs, 140 * kUs);
   const Explanation e = explain(b);
   EXPECT_EQ(e.verdicts.whole.bound, Bound::data);
-  const Finding* f = find_finding(e, "data-loader");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 80);
-  EXPECT_EQ(f->evidence[0], name + ": 2 times, median 40.0 us, in all 80.0 us");
+  const Finding f = finding_of(e, "data-loader");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 80);
+  EXPECT_EQ(f.evidence[0], name + ": 2 times, median 40.0 us, in all 80.0 us");
   TraceBuilder none;
   none.op("aten::mul", 60 * kUs, 70 * kUs);
   launch(none, 60, 5, 0, 30);
@@ -120,12 +111,10 @@ TEST(Explain, OneSlowStepIsNamed) {
     b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
     at += us;
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "slow-steps");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "1 of 4 steps takes over 1.5 times the median: read the steps, not the mean");
-  EXPECT_DOUBLE_EQ(*f->saving_us, 300);
-  EXPECT_EQ(f->evidence.size(), 2U) << "the step, and what to do";
+  const Finding f = finding_of(explain(b), "slow-steps");
+  EXPECT_EQ(f.title, "1 of 4 steps takes over 1.5 times the median: read the steps, not the mean");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 300);
+  EXPECT_EQ(f.evidence.size(), 2U) << "the step, and what to do";
 }
 
 TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
@@ -135,10 +124,7 @@ TEST(Explain, SlowStepsAreMeasuredAgainstTheMeanOfTheTwoInTheMiddle) {
     b.annotation("ProfilerStep#" + std::to_string(at), at * kUs, (at + us) * kUs);
     at += us;
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "slow-steps");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 70);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "slow-steps").saving_us, 70);
 }
 
 TEST(Explain, EvenStepsAreNoFinding) {
@@ -154,11 +140,9 @@ TEST(Explain, DurationsAreSaidInAUnitThatFitsThem) {
   launch(b, 0, 20, 0, 20);
   b.event(Category::cuda_runtime, "cudaDeviceSynchronize", 60 * kUs, 110 * kUs);
   launch(b, 200, 20, 0, 20);
-  const Explanation e = explain(b);
-  const Finding* sync = find_finding(e, "sync");
-  ASSERT_NE(sync, nullptr);
-  EXPECT_EQ(sync->title, "the device idles 50.0 us while the host waits for it or for copies");
-  EXPECT_EQ(sync->evidence[0],
+  const Finding sync = finding_of(explain(b), "sync");
+  EXPECT_EQ(sync.title, "the device idles 50.0 us while the host waits for it or for copies");
+  EXPECT_EQ(sync.evidence[0],
             "cudaDeviceSynchronize in ProfilerStep#1: 1 time, the host waits 50.0 us");
 }
 
@@ -168,13 +152,11 @@ TEST(Explain, OneLongOpThatLaunchesNothingIsNamedAndPromisesNothing) {
   b.op("aten::view", 2000 * kUs, 2001 * kUs);
   b.op("aten::mm", 2100 * kUs, 2200 * kUs);
   launch(b, 2110, 10, 0, 50);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "no-launch-ops");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "one aten::empty starts no device work and takes 2.00 ms of the host's time");
-  EXPECT_EQ(f->evidence[0], "aten::empty: 1 time, 2.00 ms");
-  EXPECT_EQ(f->evidence[1], "aten::view: 1 time, 1.00 us");
-  EXPECT_FALSE(f->saving_us);
+  const Finding f = finding_of(explain(b), "no-launch-ops");
+  EXPECT_EQ(f.title, "one aten::empty starts no device work and takes 2.00 ms of the host's time");
+  EXPECT_EQ(f.evidence[0], "aten::empty: 1 time, 2.00 ms");
+  EXPECT_EQ(f.evidence[1], "aten::view: 1 time, 1.00 us");
+  EXPECT_FALSE(f.saving_us);
 }
 
 TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
@@ -183,11 +165,10 @@ TEST(Explain, ManyOpsThatLaunchNothingAreASaving) {
   b.op("aten::mm", 500 * kUs, 600 * kUs);
   launch(b, 510, 10, 0, 5);
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "no-launch-ops");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "4 ops start no device work and take 200 us of the host's time");
+  const Finding f = finding_of(e, "no-launch-ops");
+  EXPECT_EQ(f.title, "4 ops start no device work and take 200 us of the host's time");
   ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 200);
+  EXPECT_DOUBLE_EQ(*f.saving_us, 200);
 }
 
 TEST(Explain, WhereLaunchesWereNotLinkedNobodyKnowsWhichOpsStartWork) {
@@ -223,11 +204,10 @@ TEST(Explain, AWaitBehindWorkThatWasNotRecordedIsNoSaving) {
   const Explanation e = explain(b);
   EXPECT_EQ(e.verdicts.whole.bound, Bound::compute);
   EXPECT_HAS(e.findings.front().title, "as judged");
-  const Finding* f = find_finding(e, "idle-gap");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("the device shows no work for 480 ms while recorded work waits"), 0U);
-  EXPECT_EQ(f->confidence, Confidence::low);
-  EXPECT_FALSE(f->saving_us);
+  const Finding f = finding_of(e, "idle-gap");
+  EXPECT_EQ(f.title.find("the device shows no work for 480 ms while recorded work waits"), 0U);
+  EXPECT_EQ(f.confidence, Confidence::low);
+  EXPECT_FALSE(f.saving_us);
 }
 
 TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
@@ -237,10 +217,8 @@ TEST(Explain, AGraphBreakIsAFindingAndARegionThatRunsOftenIsNone) {
     b.op("Torch-Compiled Region: 0/0", i * 100 * kUs, (i * 100 + 50) * kUs);
   EXPECT_EQ(find_finding(explain(b), "graph-breaks"), nullptr);
   b.op("Torch-Compiled Region: 1/0", 500 * kUs, 550 * kUs);
-  const Explanation broken = explain(b);
-  const Finding* f = find_finding(broken, "graph-breaks");
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(f->title.starts_with("2.0 different compiled regions run per step")) << f->title;
+  const Finding f = finding_of(explain(b), "graph-breaks");
+  EXPECT_TRUE(f.title.starts_with("2.0 different compiled regions run per step")) << f.title;
 }
 
 TEST(Explain, FramesThatResumeWithinTheirRegionAreGraphBreaks) {
@@ -250,25 +228,21 @@ TEST(Explain, FramesThatResumeWithinTheirRegionAreGraphBreaks) {
   for (int64_t i = 0; i < 5; ++i)
     b.op("Torch-Compiled Region: 0/0", (100 + i) * kUs, (800 - i) * kUs);
   b.op("## Call CompiledFxGraph abc ##", 200 * kUs, 300 * kUs);
-  const Explanation broken = explain(b);
-  const Finding* f = find_finding(broken, "graph-breaks");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "the graph breaks 5.0 times per step: 6.0 compiled regions run");
+  const Finding f = finding_of(explain(b), "graph-breaks");
+  EXPECT_EQ(f.title, "the graph breaks 5.0 times per step: 6.0 compiled regions run");
   EXPECT_EQ(
-      f->evidence[1],
+      f.evidence[1],
       "800 us of the regions' time is in no compiled graph: Python, and ops that run eagerly");
-  EXPECT_FALSE(f->action.empty());
+  EXPECT_FALSE(f.action.empty());
 }
 
 TEST(Explain, ThePeakSaysWhatWasThereBeforeTheWindow) {
   TraceBuilder b;
   b.memory(10, 1 << 20).total_allocated = 10 << 20;
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "memory-peak");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "memory peaks at 10.0 MiB");
-  EXPECT_EQ(f->evidence[0], "9.00 MiB of it was allocated before the window");
-  EXPECT_EQ(f->evidence[1], "outside of ops: 1.00 MiB in 1 allocation");
+  const Finding f = finding_of(explain(b), "memory-peak");
+  EXPECT_EQ(f.title, "memory peaks at 10.0 MiB");
+  EXPECT_EQ(f.evidence[0], "9.00 MiB of it was allocated before the window");
+  EXPECT_EQ(f.evidence[1], "outside of ops: 1.00 MiB in 1 allocation");
 }
 
 TEST(Explain, CountsDistinctKernels) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "epilogue/trace/explain.h"
@@ -19,6 +21,20 @@ const Finding* find_finding(const Explained& e, std::string_view id) {
   const auto at = std::find_if(e.findings.begin(), e.findings.end(),
                                [&](const Finding& f) { return f.id == id; });
   return at == e.findings.end() ? nullptr : &*at;
+}
+
+// The same, of a test that cannot go on without it: where there is none, the test fails with what
+// is thrown.
+template <class Explained>
+Finding finding_of(const Explained& e, std::string_view id) {
+  const Finding* found = find_finding(e, id);
+  if (found == nullptr) throw std::runtime_error("expected a finding " + std::string(id));
+  return *found;
+}
+
+// Whether a line of the evidence is this one.
+inline bool has_line(const Finding& f, std::string_view line) {
+  return std::ranges::find(f.evidence, line) != f.evidence.end();
 }
 
 }  // namespace epilogue::trace::testing

@@ -8,10 +8,7 @@
 
 namespace epilogue::trace::fusion_findings_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 // Ops of 20 us on the host, each of which launches a kernel of `kernel_us`.
 Explanation explain_chain(std::initializer_list<const char*> ops, int64_t kernel_us) {
@@ -34,50 +31,46 @@ Explanation explain_chain(std::initializer_list<const char*> ops, int64_t kernel
 TEST(FusionFindings, WhereTheDeviceWaitsTheHostsTimeIsWhatTheyTake) {
   const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 2);
   ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
+  const Finding f = finding_of(e, "fusion");
   const Fusion& fusion = e.fusions.fusions.front();
-  EXPECT_DOUBLE_EQ(*f->cost_us, fusion.host_us);
+  EXPECT_DOUBLE_EQ(*f.cost_us, fusion.host_us);
   EXPECT_GT(fusion.host_us, 60);  // four ops, but for what recording them costs
-  EXPECT_DOUBLE_EQ(*f->saving_us, fusion.host_saving_us);
-  EXPECT_GT(*f->cost_us - *f->saving_us, 10) << "the op that stays takes its time";
-  EXPECT_HAS(f->evidence.front(), "on the host");
+  EXPECT_DOUBLE_EQ(*f.saving_us, fusion.host_saving_us);
+  EXPECT_GT(*f.cost_us - *f.saving_us, 10) << "the op that stays takes its time";
+  EXPECT_HAS(f.evidence.front(), "on the host");
 }
 
 TEST(FusionFindings, WhereTheHostWaitsTheDevicesTimeIsWhatTheyTake) {
   const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 200);
   ASSERT_EQ(e.verdicts.whole.bound, Bound::memory);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->cost_us, 800);
-  EXPECT_LT(*f->saving_us, 800);
-  EXPECT_LACKS(f->evidence.front(), "on the host");
+  const Finding f = finding_of(e, "fusion");
+  EXPECT_DOUBLE_EQ(*f.cost_us, 800);
+  EXPECT_LT(*f.saving_us, 800);
+  EXPECT_LACKS(f.evidence.front(), "on the host");
 }
 
 // What it would save cannot be saved again by a finding about one of its ops.
 TEST(FusionFindings, ClaimsWhatItSavesOfItsOps) {
   const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 200);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
+  const Finding f = finding_of(e, "fusion");
   double claimed = 0;
-  for (const Claim& claim : f->claims) {
+  for (const Claim& claim : f.claims) {
     ASSERT_EQ(claim.ops.size(), 1U);
     EXPECT_TRUE(claim.ops[0] == "aten::mul" || claim.ops[0] == "aten::add") << claim.ops[0];
     claimed += claim.us;
   }
-  EXPECT_EQ(f->claims.size(), 2U);
-  EXPECT_NEAR(claimed, *f->saving_us, 1e-6);
+  EXPECT_EQ(f.claims.size(), 2U);
+  EXPECT_NEAR(claimed, *f.saving_us, 1e-6);
   const TimeLedger ledger = ledger_after(e, e.findings);
-  EXPECT_NEAR(ledger.left_us("aten::mul") + ledger.left_us("aten::add"), 800 - *f->saving_us, 1e-6);
+  EXPECT_NEAR(ledger.left_us("aten::mul") + ledger.left_us("aten::add"), 800 - *f.saving_us, 1e-6);
 }
 
 // Where the device waits, what fewer ops would save is idle time: host-overhead has the rest.
 TEST(FusionFindings, ClaimsIdleTimeWhereTheDeviceWaits) {
   const Explanation e = explain_chain({"aten::mul", "aten::add", "aten::mul", "aten::add"}, 2);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
-  ASSERT_EQ(f->claims.size(), 1U);
-  EXPECT_EQ(f->claims[0].ops.front(), "idle: host_in_ops");
+  const Finding f = finding_of(e, "fusion");
+  ASSERT_EQ(f.claims.size(), 1U);
+  EXPECT_EQ(f.claims[0].ops.front(), "idle: host_in_ops");
   double saved = 0;
   for (const Finding& other : e.findings)
     if (!other.claims.empty() && other.claims[0].ops.front().starts_with("idle: "))
@@ -90,17 +83,14 @@ TEST(FusionFindings, ManyFillsAreNamedOnceWithTheirRemedy) {
       explain_chain({"aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_",
                      "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_", "aten::fill_"},
                     2);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "one kernel could run 10 x aten::fill_");
-  EXPECT_HAS(f->action, "set_to_none=True");
+  const Finding f = finding_of(e, "fusion");
+  EXPECT_EQ(f.title, "one kernel could run 10 x aten::fill_");
+  EXPECT_HAS(f.action, "set_to_none=True");
 }
 
 TEST(FusionFindings, AFewFillsAreNoGradients) {
   const Explanation e = explain_chain({"aten::fill_", "aten::fill_", "aten::mul", "aten::add"}, 2);
-  const Finding* const f = find_finding(e, "fusion");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->action.find("zero_grad"), std::string::npos) << f->action;
+  EXPECT_LACKS(finding_of(e, "fusion").action, "zero_grad");
 }
 
 }  // namespace epilogue::trace::fusion_findings_test

@@ -6,8 +6,7 @@
 
 namespace epilogue::trace::health_test {
 
-using testing::GpuTrace;
-using testing::tensor;
+using namespace testing;
 
 std::optional<HealthItem> item_of(const GpuTrace& b, std::string_view id) {
   for (HealthItem& item : health(b.trace, link(b.trace)))

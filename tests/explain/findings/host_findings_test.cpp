@@ -7,11 +7,7 @@
 
 namespace epilogue::trace::host_findings_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // 537 MFLOP.
 void product(GpuTrace& b, int64_t start_us, int64_t end_us, const char* type) {
@@ -25,10 +21,9 @@ TEST(HostFindings, ATypeWithoutInstructionsIsNamedWithWhatF32WouldSave) {
   product(b, 0, 33'500, "c10::BFloat16");  // 16 GFLOP/s
   product(b, 33'500, 37'080, "float");     // 150 GFLOP/s
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "slow-dtype");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->title, "products in bf16");
-  EXPECT_NEAR(*f->saving_us, 33'500 - 3'580, 20);
+  const Finding f = finding_of(e, "slow-dtype");
+  EXPECT_HAS(f.title, "products in bf16");
+  EXPECT_NEAR(*f.saving_us, 33'500 - 3'580, 20);
   EXPECT_EQ(e.findings[1].id, "slow-dtype") << "the largest comes first";
 
   GpuTrace fast;
@@ -101,13 +96,12 @@ TEST(HostFindings, WithoutInstructionsASlowTypeIsJudgedByF32sPeak) {
   product(b, 0, 9'000, "c10::BFloat16");  // 59.7 GFLOP/s
   EXPECT_EQ(find_finding(explain(b), "slow-dtype"), nullptr);
   const Explanation e = explain_on(b, "EPYC 7763 @ 2.5GHz", 8);  // a sixth of 640: 107
-  const Finding* f = find_finding(e, "slow-dtype");
-  ASSERT_NE(f, nullptr);
-  EXPECT_FALSE(f->saving_us) << "what f32 would take is not known";
-  EXPECT_EQ(f->evidence.at(0),
+  const Finding f = finding_of(e, "slow-dtype");
+  EXPECT_FALSE(f.saving_us) << "what f32 would take is not known";
+  EXPECT_EQ(f.evidence.at(0),
             "aten::addmm 512 x 512 x 1024 bf16: 1 execution, 9.00 ms in all, 59.7 GFLOP/s (9 % of "
             "the estimated peak for f32)");
-  EXPECT_EQ(f->evidence.at(1),
+  EXPECT_EQ(f.evidence.at(1),
             "the estimated peak for f32 is 640 GFLOP/s: compare with f32 products of these sizes");
   EXPECT_EQ(find_finding(explain_on(b, "EPYC 7763 @ 2.5GHz", 4), "slow-dtype"), nullptr)
       << "a sixth of 320 is 53";
@@ -124,9 +118,8 @@ TEST(HostFindings, WhereAllIsSlowThreadsContend) {
   b.op("aten::copy_", 33'500 * kUs, 48'500 * kUs);  // 1 MiB in 15 ms
   b.inputs({tensor({256, 512}), tensor({256, 512})});
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "thread-contention");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->evidence.at(0), "aten::copy_: 15.0 ms in 1 call, 1.00 MiB each");
+  const Finding f = finding_of(e, "thread-contention");
+  EXPECT_HAS(f.evidence.at(0), "aten::copy_: 15.0 ms in 1 call, 1.00 MiB each");
   EXPECT_EQ(find_finding(e, "slow-dtype"), nullptr) << "the type need not be the cause";
   GpuTrace fast;
   fast.op("aten::copy_", 0, 1'000 * kUs);
@@ -154,10 +147,9 @@ GpuTrace small_loops(int64_t fastest_us, int64_t others_us, const std::vector<in
 TEST(HostFindings, SmallLoopsThatAreSlowEachTimeWaitForThreads) {
   const std::vector<int64_t> contiguous = {384, 1};
   const Explanation e = explain(small_loops(250, 470, contiguous));  // 6.3 and 3.3 GB/s
-  const Finding* f = find_finding(e, "thread-contention");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->evidence.at(0), "12 calls, 1.50 MiB each, 3.4");
-  EXPECT_NEAR(*f->cost_us, 2 * (250 + 11 * 470), 1e-6) << "the norms suffer as well";
+  const Finding f = finding_of(e, "thread-contention");
+  EXPECT_HAS(f.evidence.at(0), "12 calls, 1.50 MiB each, 3.4");
+  EXPECT_NEAR(*f.cost_us, 2 * (250 + 11 * 470), 1e-6) << "the norms suffer as well";
 }
 
 TEST(HostFindings, SmallLoopsThatAreFastOnceWereInterruptedOnly) {
@@ -204,10 +196,7 @@ TEST(HostFindings, OnADeviceAttentionSavesTheSoftmaxToo) {
   op("aten::div", "elementwise_kernel", 50, {tensor({32, 256, 256})});
   op("aten::_softmax", "softmax_warp_forward", 60, {tensor({32, 256, 256})});
   op("aten::bmm", "ampere_sgemm_128x64_tn", 100, {tensor({32, 256, 256}), tensor({32, 256, 64})});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "unfused-attention");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 110);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "unfused-attention").saving_us, 110);
 }
 
 TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
@@ -222,11 +211,9 @@ TEST(HostFindings, AttentionOfProductsAndASoftmaxIsOnePattern) {
   op("aten::div", 50, {tensor({32, 256, 256})});
   op("aten::_softmax", 60, {tensor({32, 256, 256})});
   op("aten::bmm", 100, {tensor({32, 256, 256}), tensor({32, 256, 64})});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "unfused-attention");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 50);  // the softmax is computed either way
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(explain(b), "unfused-attention");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 50);  // the softmax is computed either way
+  EXPECT_EQ(f.title,
             "attention runs as aten::bmm + aten::div + aten::_softmax + aten::bmm: one kernel does "
             "it");
   GpuTrace head;  // a classifier
@@ -248,10 +235,9 @@ TEST(HostFindings, AnOptimizersStepAsksForFused) {
     at += 10;
   }
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "unfused-optimizer");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "AdamW runs as 8 ops: one kernel does a step");
-  EXPECT_NEAR(*f->saving_us, 80 * 2.0 / 3, 1e-9);
+  const Finding f = finding_of(e, "unfused-optimizer");
+  EXPECT_EQ(f.title, "AdamW runs as 8 ops: one kernel does a step");
+  EXPECT_NEAR(*f.saving_us, 80 * 2.0 / 3, 1e-9);
   EXPECT_EQ(find_finding(e, "fusion"), nullptr) << "its remedy is another one";
   GpuTrace fused;
   fused.annotation("Optimizer.step#AdamW.step", 0, 80 * kUs);
@@ -274,10 +260,9 @@ TEST(HostFindings, TheDataLoaderIsNamedWithItsShare) {
   b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 670 * kUs);
   b.op("aten::gelu", 670 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "data-loader");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "the data loader takes 670 us of 1.00 ms (67 %)");
-  EXPECT_DOUBLE_EQ(*f->saving_us, 670);
+  const Finding f = finding_of(e, "data-loader");
+  EXPECT_EQ(f.title, "the data loader takes 670 us of 1.00 ms (67 %)");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 670);
   EXPECT_EQ(e.findings.front().title,
             "data-bound on the CPU: the data loader takes 67 % of the time");
   EXPECT_EQ(e.verdicts.whole.bound, Bound::cpu_only) << "for scripts";
@@ -318,11 +303,10 @@ TEST(HostFindings, ALongGapIsAFindingAndManyShortOnesAreNone) {
   b.call("cudaLaunchKernel", 100 * kUs, 101 * kUs, 2);
   b.gpu_kernel("second", 102 * kUs, 110 * kUs, 2);
   const Explanation e = explain(b);
-  const Finding* gap = find_finding(e, "idle-gap");
-  ASSERT_NE(gap, nullptr);
-  EXPECT_EQ(gap->evidence.at(0), "meanwhile the host was in cudaFree");
-  EXPECT_EQ(gap->evidence.at(1), "between first and second");
-  EXPECT_EQ(gap->action.find("the allocator asks the driver for memory"), 0U) << gap->action;
+  const Finding gap = finding_of(e, "idle-gap");
+  EXPECT_EQ(gap.evidence.at(0), "meanwhile the host was in cudaFree");
+  EXPECT_EQ(gap.evidence.at(1), "between first and second");
+  EXPECT_EQ(gap.action.find("the allocator asks the driver for memory"), 0U) << gap.action;
   EXPECT_EQ(find_finding(e, "slow-call"), nullptr) << "the gap has claimed its time";
   GpuTrace even;
   for (int64_t i = 0; i < 40; ++i) even.gpu_kernel("k", i * 100, i * 100 + 50);
@@ -338,9 +322,8 @@ TEST(HostFindings, CallsThatStartNoWorkAreNamedWhereNoGapIsLong) {
     b.gpu_kernel("k", (at + 18) * kUs, (at + 38) * kUs, i + 1);
   }
   const Explanation e = explain(b);
-  const Finding* call = find_finding(e, "slow-call");
-  ASSERT_NE(call, nullptr);
-  EXPECT_EQ(call->title, "cudaFree takes 600 us of the host's time");
+  const Finding& call = test::found(find_finding(e, "slow-call"));
+  EXPECT_EQ(call.title, "cudaFree takes 600 us of the host's time");
   double saved_us = 0;
   for (const Finding& f : e.findings)
     if (f.id == "slow-call" || f.id == "host-overhead")
@@ -357,12 +340,10 @@ TEST(HostFindings, OpsThatAreNoViewsAreNotCalledViews) {
   b.op("aten::mm", 500 * kUs, 600 * kUs);
   b.call("cudaLaunchKernel", 510 * kUs, 520 * kUs, 1);
   b.gpu_kernel("gemm", 520 * kUs, 525 * kUs, 1);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "no-launch-ops");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "2 ops start no device work and take 80.0 us of the host's time");
-  EXPECT_LACKS(f->evidence.back(), "mostly views");
-  EXPECT_FALSE(f->saving_us);
+  const Finding f = finding_of(explain(b), "no-launch-ops");
+  EXPECT_EQ(f.title, "2 ops start no device work and take 80.0 us of the host's time");
+  EXPECT_LACKS(f.evidence.back(), "mostly views");
+  EXPECT_FALSE(f.saving_us);
 }
 
 }  // namespace epilogue::trace::host_findings_test

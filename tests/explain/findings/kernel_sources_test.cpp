@@ -7,25 +7,17 @@
 
 namespace epilogue::trace::kernel_sources_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 TritonKernel triton(const char* name, const char* file, std::vector<std::string> ops = {}) {
-  TritonKernel k;
-  k.name = name;
-  k.file = file;
+  TritonKernel k = {.name = name, .file = file};
   k.files = k.file.empty() ? 0 : 1;
   k.fused_ops = std::move(ops);
   return k;
 }
 
 Finding finding(std::string title, std::vector<std::string> evidence = {}) {
-  Finding f;
-  f.title = std::move(title);
-  f.evidence = std::move(evidence);
-  return f;
+  return Finding{.title = std::move(title), .evidence = std::move(evidence)};
 }
 
 TEST(KernelSources, OfAKernelThatIsNamedTheSourceIsSaidBeforeTheAdvice) {
@@ -95,12 +87,10 @@ GpuTrace compiled_trace() {
 
 TEST(KernelSources, AGapBetweenKernelsSaysWhereTheyComeFrom) {
   const GpuTrace b = compiled_trace();
-  const Explanation e = explain(b.trace, link(b.trace));
-  const Finding* gap = find_finding(e, "idle-gap");
-  ASSERT_NE(gap, nullptr);
-  ASSERT_EQ(gap->sources.size(), 1U) << "of the other kernel nothing was recorded";
-  EXPECT_EQ(gap->sources[0].kernel, "triton_poi_fused_add_gelu_0");
-  EXPECT_EQ(gap->evidence.back(),
+  const Finding gap = finding_of(explain(b.trace, link(b.trace)), "idle-gap");
+  ASSERT_EQ(gap.sources.size(), 1U) << "of the other kernel nothing was recorded";
+  EXPECT_EQ(gap.sources[0].kernel, "triton_poi_fused_add_gelu_0");
+  EXPECT_EQ(gap.evidence.back(),
             "triton_poi_fused_add_gelu_0, from /tmp/torchinductor_me/c1/c1.py (add, gelu)");
 }
 

@@ -10,10 +10,7 @@
 
 namespace epilogue::trace::loss_findings_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 // Ops one after the other.
 struct Line : GpuTrace {
@@ -29,11 +26,9 @@ TEST(LossFindings, ProductsInDoubleTakeTwiceAsLong) {
   Line b;
   b.add("aten::mm", 900, {tensor({256, 256}, "double"), tensor({256, 256}, "double")});
   b.add("aten::relu", 100);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "double-precision");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 450);
-  EXPECT_DOUBLE_EQ(*f->remains_us(), 450);
+  const Finding f = finding_of(explain(b), "double-precision");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 450);
+  EXPECT_DOUBLE_EQ(*f.remains_us(), 450);
   Line single;
   single.add("aten::mm", 900, {tensor({256, 256}), tensor({256, 256})});
   EXPECT_EQ(find_finding(explain(single), "double-precision"), nullptr);
@@ -45,11 +40,9 @@ TEST(LossFindings, LargeResultsInNewMemoryAreComparedWithOpsInPlace) {
   Line b;
   b.add("aten::neg", 16'000, {large});
   b.add("aten::neg_", 3'200, {large});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "page-faults");
-  ASSERT_NE(f, nullptr);
-  EXPECT_NEAR(*f->saving_us, 12'800, 1);
-  EXPECT_NEAR(*f->cost_us, 16'000, 1e-9);
+  const Finding f = finding_of(explain(b), "page-faults");
+  EXPECT_NEAR(*f.saving_us, 12'800, 1);
+  EXPECT_NEAR(*f.cost_us, 16'000, 1e-9);
   Line fast;
   fast.add("aten::neg", 6'000, {large});
   fast.add("aten::neg_", 3'200, {large});
@@ -65,10 +58,8 @@ TEST(LossFindings, CopiesAreNamedByWhatAskedForThem) {
   b.op("aten::clone", 1 * kUs, 499 * kUs);
   b.op("aten::copy_", 2 * kUs, 498 * kUs);
   b.op("aten::relu", 500 * kUs, 1000 * kUs);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "copies");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "copies take 496 us of 1.00 ms (50 %), most of it in aten::contiguous");
+  const Finding f = finding_of(explain(b), "copies");
+  EXPECT_EQ(f.title, "copies take 496 us of 1.00 ms (50 %), most of it in aten::contiguous");
   GpuTrace bias;  // the copy of a bias is part of the product
   bias.op("aten::addmm", 0, 500 * kUs);
   bias.op("aten::copy_", 2 * kUs, 498 * kUs);
@@ -80,10 +71,7 @@ TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
   b.op("aten::index", 0, 300 * kUs);
   b.op("aten::nonzero", 10 * kUs, 200 * kUs);
   b.op("aten::relu", 300 * kUs, 1000 * kUs);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "boolean-mask");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->cost_us, 300);
+  EXPECT_DOUBLE_EQ(*finding_of(explain(b), "boolean-mask").cost_us, 300);
   GpuTrace plain;  // by numbers
   plain.op("aten::index", 0, 300 * kUs);
   EXPECT_EQ(find_finding(explain(plain), "boolean-mask"), nullptr);
@@ -99,18 +87,14 @@ TEST(LossFindings, CallsOfOneShapeThatAreFarSlowerHintAtDenormalNumbers) {
     b.inputs({tensor({512, 512}), tensor({512, 512})});
     return explain(b);
   };
-  const Explanation e = run(2'000, 100'000, "aten::mm");
-  const Finding* f = find_finding(e, "uneven-calls");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(run(2'000, 100'000, "aten::mm"), "uneven-calls");
+  EXPECT_EQ(f.title,
             "1 of 2 calls of aten::mm with the same sizes take 50 times as long as the fastest: "
-            "100 ms of "
-            "102 ms (98 %)");
-  EXPECT_EQ(f->evidence.at(0),
-            "512 x 512, 512 x 512: the fastest takes 2.00 ms, these 100 ms each");
-  EXPECT_HAS(f->action, "torch.set_flush_denormal(True)");
-  EXPECT_EQ(f->confidence, Confidence::medium);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 98'000);
+            "100 ms of 102 ms (98 %)");
+  EXPECT_EQ(f.evidence.at(0), "512 x 512, 512 x 512: the fastest takes 2.00 ms, these 100 ms each");
+  EXPECT_HAS(f.action, "torch.set_flush_denormal(True)");
+  EXPECT_EQ(f.confidence, Confidence::medium);
+  EXPECT_DOUBLE_EQ(*f.saving_us, 98'000);
   EXPECT_EQ(find_finding(run(20'000, 100'000, "aten::mm"), "uneven-calls"), nullptr) << "5 times";
   const Explanation first = run(100'000, 2'000, "aten::mm");
   ASSERT_NE(find_finding(first, "uneven-calls"), nullptr);
@@ -132,14 +116,12 @@ TEST(LossFindings, TimeBetweenOpsIsBookedToTheRangeThatTheProgramNamed) {
   ASSERT_EQ(e.host->ranges.size(), 1U);
   EXPECT_EQ(e.host->ranges[0].name, "preprocess");
   EXPECT_EQ(e.host->ranges[0].self_ns, 51'000 * kUs);
-  const Finding* f = find_finding(e, "between-ops");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(e, "between-ops");
+  EXPECT_EQ(f.title,
             "51.0 ms of 100 ms (51 %) pass between ops, most of it in preprocess: Python, or code "
-            "that is "
-            "not traced");
-  EXPECT_EQ(f->evidence.at(0), "range preprocess: 1 time, 51.0 ms");
-  EXPECT_EQ(f->action.find("take preprocess out of the step"), 0U);
+            "that is not traced");
+  EXPECT_EQ(f.evidence.at(0), "range preprocess: 1 time, 51.0 ms");
+  EXPECT_EQ(f.action.find("take preprocess out of the step"), 0U);
 }
 
 // 218 ms of preprocessing and many short gaps of 5 ms in all: CUDA graphs help with the latter
@@ -158,16 +140,12 @@ TEST(LossFindings, WhatOneLongGapTakesIsNotClaimedTwice) {
     return explain(b);
   };
   const Explanation e = run(50);
-  const Finding* gap = find_finding(e, "idle-gap");
-  ASSERT_NE(gap, nullptr);
-  EXPECT_EQ(gap->title.find("the device idles 218 ms at one stretch in preprocess"), 0U)
-      << gap->title;
-  EXPECT_EQ(gap->action.find("move preprocess to where the device works"), 0U);
+  const Finding gap = finding_of(e, "idle-gap");
+  EXPECT_EQ(gap.title.find("the device idles 218 ms at one stretch in preprocess"), 0U)
+      << gap.title;
+  EXPECT_EQ(gap.action.find("move preprocess to where the device works"), 0U);
   EXPECT_EQ(find_finding(e, "host-overhead"), nullptr) << "5 ms of 233";
-  const Explanation both = run(1000);
-  const Finding* rest = find_finding(both, "host-overhead");
-  ASSERT_NE(rest, nullptr);
-  EXPECT_LT(*rest->saving_us, 101'000) << "without the 218 ms";
+  EXPECT_LT(*finding_of(run(1000), "host-overhead").saving_us, 101'000) << "without the 218 ms";
 }
 
 TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
@@ -177,9 +155,7 @@ TEST(LossFindings, WhatCompilesIsNoWorkOfTheRun) {
   b.inputs({tensor({1, 256}), tensor({256, 256})});
   b.op("aten::relu", 900 * kUs, 1000 * kUs);
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "recompilation");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 900);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "recompilation").saving_us, 900);
   EXPECT_EQ(find_finding(e, "bandwidth-products"), nullptr);
   EXPECT_EQ(find_finding(e, "between-ops"), nullptr) << "it is told once";
   EXPECT_EQ(e.host->of(HostPart::between_ops), 900 * kUs);
@@ -209,11 +185,9 @@ TEST(LossFindings, AnOpThatCallsAnotherOfItsKindCountsOnce) {
     b.op("aten::fill_", i * 4000 * kUs + 2 * kUs, (i + 1) * 4000 * kUs - 2 * kUs);
     b.inputs({tensor({512, 512})});
   }
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "thread-contention");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->cost_us, 5 * 3996);
-  EXPECT_EQ(f->evidence.front().find("aten::fill_"), 0U) << f->evidence.front();
+  const Finding f = finding_of(explain(b), "thread-contention");
+  EXPECT_DOUBLE_EQ(*f.cost_us, 5 * 3996);
+  EXPECT_EQ(f.evidence.front().find("aten::fill_"), 0U) << f.evidence.front();
 }
 
 // 16 MiB: in place 2 ms, 16.8 GB/s; a result elsewhere 20 ms.
@@ -223,11 +197,9 @@ TEST(LossFindings, SmallerResultsAreNewMemoryIfTheyAreFarSlowerThanOpsInPlace) {
   b.add("aten::neg_", 2'000, {middle});
   b.add("aten::neg", 20'000, {middle});
   b.add("aten::fill_", 20'000, {middle});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "page-faults");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("results of 16.0 MiB or more"), 0U) << f->title;
-  EXPECT_NEAR(*f->cost_us, 40'000, 1e-9) << "a fill may be the first to write a tensor";
+  const Finding f = finding_of(explain(b), "page-faults");
+  EXPECT_EQ(f.title.find("results of 16.0 MiB or more"), 0U) << f.title;
+  EXPECT_NEAR(*f.cost_us, 40'000, 1e-9) << "a fill may be the first to write a tensor";
   Line fast;
   fast.add("aten::neg_", 2'000, {middle});
   fast.add("aten::neg", 10'000, {middle});  // 3.4 GB/s
@@ -238,11 +210,9 @@ TEST(LossFindings, OpsInDoubleCountBesideProducts) {
   Line b;
   b.add("aten::mul", 900, {tensor({256, 256}, "double"), tensor({256, 256}, "double")});
   b.add("aten::relu", 100, {tensor({256, 256})});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "double-precision");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("ops in float64 take"), 0U) << f->title;
-  EXPECT_DOUBLE_EQ(*f->saving_us, 450);
+  const Finding f = finding_of(explain(b), "double-precision");
+  EXPECT_EQ(f.title.find("ops in float64 take"), 0U) << f.title;
+  EXPECT_DOUBLE_EQ(*f.saving_us, 450);
   Line small;
   small.add("aten::mul", 900, {tensor({256}, "double")});
   EXPECT_EQ(find_finding(explain(small), "double-precision"), nullptr);
@@ -278,10 +248,8 @@ TEST(LossFindings, AnomalyModesChecksAreNamed) {
   b.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
   b.add("aten::isnan", 200, {tensor({256, 256})});
   b.add("aten::_is_any_true", 100, {tensor({256, 256}, "bool")});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "nan-checks");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 300 + 2 * 4 * 2) << "with calling four more ops for each";
+  const Finding f = finding_of(explain(b), "nan-checks");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 300 + 2 * 4 * 2) << "with calling four more ops for each";
   Line own;  // a program may look for NaN itself
   own.add("aten::mm", 700, {tensor({256, 256}), tensor({256, 256})});
   own.add("aten::isnan", 200, {tensor({256, 256})});
@@ -293,13 +261,10 @@ TEST(LossFindings, AnOpThatNoOtherFindingIsAboutIsNamed) {
   b.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});
   b.add("aten::mm", 400, {tensor({256, 256}), tensor({256, 256})});
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "long-op");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f->title;
-  EXPECT_HAS(f->action, "use_mm_for_euclid_dist");
-  EXPECT_NE(std::find(f->evidence.begin(), f->evidence.end(),
-                      "a loss if p = 2 over many points is computed pair by pair"),
-            f->evidence.end());
+  const Finding f = finding_of(e, "long-op");
+  EXPECT_EQ(f.title.find("aten::_cdist_forward takes 600 us of 1.00 ms (60 %)"), 0U) << f.title;
+  EXPECT_HAS(f.action, "use_mm_for_euclid_dist");
+  EXPECT_TRUE(has_line(f, "a loss if p = 2 over many points is computed pair by pair"));
   EXPECT_EQ(e.host->of(HostPart::memory), 0) << "distances compute";
   Line two;
   two.add("aten::_cdist_forward", 600, {tensor({256, 256}), tensor({256, 256})});
@@ -317,11 +282,9 @@ TEST(LossFindings, AnOpOfNoFamilyHasNoRemedy) {
   Line b;
   b.add("aten::_no_such_op", 900, {tensor({256, 256})});
   b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "long-op");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence.back(), "no remedy known");
-  EXPECT_EQ(f->action, "");
+  const Finding f = finding_of(explain(b), "long-op");
+  EXPECT_EQ(f.evidence.back(), "no remedy known");
+  EXPECT_EQ(f.action, "");
 }
 
 // The name has no underscore before "slow".
@@ -329,11 +292,9 @@ TEST(LossFindings, DilatedConvolutionsWithoutALibraryAreFound) {
   Line b;
   b.add("aten::slow_conv_dilated2d", 910, {tensor({1, 8, 64, 64}), tensor({8, 8, 3, 3})});
   b.add("aten::relu", 90, {tensor({1, 8, 64, 64})});
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "fallback-convolution");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::slow_conv_dilated2d takes 910 us of 1.00 ms (91 %)"), 0U)
-      << f->title;
+  const Finding f = finding_of(explain(b), "fallback-convolution");
+  EXPECT_EQ(f.title.find("aten::slow_conv_dilated2d takes 910 us of 1.00 ms (91 %)"), 0U)
+      << f.title;
   Line good;
   good.add("aten::mkldnn_convolution", 910, {tensor({1, 8, 64, 64}), tensor({8, 8, 3, 3})});
   good.add("aten::relu", 90, {tensor({1, 8, 64, 64})});
@@ -349,11 +310,10 @@ TEST(LossFindings, ADeviceThatWaitsForTheHostIsToldWithoutTheProfilersPart) {
     b.gpu_kernel("relu", at + 45 * kUs, at + 50 * kUs, i + 1);
   }
   const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "host-overhead");
-  ASSERT_NE(f, nullptr);
+  const Finding f = finding_of(e, "host-overhead");
   const double idle_us = static_cast<double>(e.idle.front().host_ns()) / 1e3;
-  EXPECT_GT(*f->saving_us, 0.9 * idle_us);
-  EXPECT_LT(*f->saving_us, idle_us);
+  EXPECT_GT(*f.saving_us, 0.9 * idle_us);
+  EXPECT_LT(*f.saving_us, idle_us);
   GpuTrace busy;
   busy.op("aten::relu", 0, 50 * kUs);
   busy.call("cudaLaunchKernel", 40 * kUs, 45 * kUs, 1);

@@ -7,12 +7,7 @@
 
 namespace epilogue::trace::method_findings_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 OpInput number(int64_t value) { return scalar(std::to_string(value)); }
 
@@ -41,10 +36,9 @@ struct Line : GpuTrace {
 const Finding* long_op(const Explanation& e) { return find_finding(e, "long-op"); }
 
 void expect_says(const Explanation& e, std::string_view title, std::string_view action) {
-  const Finding* f = long_op(e);
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->title, title);
-  EXPECT_HAS(f->action, action);
+  const Finding f = finding_of(e, "long-op");
+  EXPECT_HAS(f.title, title);
+  EXPECT_HAS(f.action, action);
 }
 
 TEST(MethodFindings, ASortOfWhichASliceIsReadIsTopk) {
@@ -131,10 +125,7 @@ TEST(MethodFindings, AProductWithOneHotVectorsIsAnEmbedding) {
     b.add("aten::relu", 90, {tensor({256, 64})});
     return explain(b);
   };
-  const Explanation e = trace("aten::one_hot");
-  const Finding* f = find_finding(e, "built-matrix");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->action, "embedding");
+  EXPECT_HAS(finding_of(trace("aten::one_hot"), "built-matrix").action, "embedding");
   EXPECT_EQ(long_op(trace("aten::to")), nullptr);
 }
 
@@ -198,11 +189,10 @@ TEST(MethodFindings, CallsOfOneShapeThatDifferAreNamed) {
     return explain(b);
   };
   const Explanation e = trace(1500);
-  const Finding* f = find_finding(e, "uneven-calls");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("4 of 8 calls of aten::mm with the same sizes take 50 times as long"), 0U)
-      << f->title;
-  EXPECT_HAS(f->action, "denormal");
+  const Finding f = finding_of(e, "uneven-calls");
+  EXPECT_EQ(f.title.find("4 of 8 calls of aten::mm with the same sizes take 50 times as long"), 0U)
+      << f.title;
+  EXPECT_HAS(f.action, "denormal");
   EXPECT_EQ(long_op(e), nullptr) << "it is said once";
   EXPECT_EQ(long_op(trace(60)), nullptr);
   EXPECT_EQ(long_op(trace(1500, true)), nullptr) << "other calls in each step: the machine";
@@ -218,10 +208,9 @@ TEST(MethodFindings, WhatTheProgramAskedForIsNamedForItsParts) {
     return explain(b);
   };
   const Explanation e = trace("aten::one_hot");
-  const Finding* f = long_op(e);
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::fill_ takes 300 us"), 0U) << f->title;
-  EXPECT_HAS(f->action, "index_select on the weight");
+  const Finding f = finding_of(e, "long-op");
+  EXPECT_EQ(f.title.find("aten::fill_ takes 300 us"), 0U) << f.title;
+  EXPECT_HAS(f.action, "index_select on the weight");
   EXPECT_EQ(long_op(trace("aten::zeros")), nullptr) << "a fill alone is no question";
 }
 
@@ -235,18 +224,14 @@ TEST(MethodFindings, AnOpIsNamedWithItsPlace) {
   b.op("aten::mm", 700 * kUs, 1000 * kUs);
   b.inputs({tensor({256, 256}), tensor({256, 256})});
   const Explanation e = explain(b);
-  const Finding* f = long_op(e);
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "aten::_unique2 takes 490 us of 1.00 ms (49 %)");
-  EXPECT_NE(
-      std::find(f->evidence.begin(), f->evidence.end(),
-                "most of it in module Encoder_0, in the range prepare, called from train.py(12): "
-                "prepare"),
-      f->evidence.end());
-  EXPECT_NE(std::find(f->evidence.begin(), f->evidence.end(),
-                      "on [4096] long int: 1 call, 490 us in all"),
-            f->evidence.end());
-  EXPECT_FALSE(f->action.empty());
+  const Finding f = finding_of(e, "long-op");
+  EXPECT_EQ(f.title, "aten::_unique2 takes 490 us of 1.00 ms (49 %)");
+  EXPECT_TRUE(
+      has_line(f,
+               "most of it in module Encoder_0, in the range prepare, called from train.py(12): "
+               "prepare"));
+  EXPECT_TRUE(has_line(f, "on [4096] long int: 1 call, 490 us in all"));
+  EXPECT_FALSE(f.action.empty());
 }
 
 TEST(MethodFindings, WithADeviceTheTimeIsThatOfTheKernels) {
@@ -263,8 +248,7 @@ TEST(MethodFindings, WithADeviceTheTimeIsThatOfTheKernels) {
   expect_says(e, "aten::sort takes 470 us", "topk");
 }
 
-// --- Loops
-// -----------------------------------------------------------------------------------------
+// --- Loops -------------------------------------------------------------------------------
 
 // `iterations` times a small op of each kind, within a step.
 Explanation loop_of(int iterations, std::vector<const char*> ops, int64_t op_us,
@@ -286,12 +270,10 @@ Explanation loop_of(int iterations, std::vector<const char*> ops, int64_t op_us,
 }
 
 TEST(MethodFindings, ALoopOfSmallCallsIsNamed) {
-  const Explanation e = loop_of(20, {"aten::select", "aten::add"}, 3);
-  const Finding* f = find_finding(e, "call-loop");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("a loop calls aten::select, aten::add 20 times"), 0U) << f->title;
-  EXPECT_EQ(f->confidence, Confidence::medium);
-  EXPECT_FALSE(f->action.empty());
+  const Finding f = finding_of(loop_of(20, {"aten::select", "aten::add"}, 3), "call-loop");
+  EXPECT_EQ(f.title.find("a loop calls aten::select, aten::add 20 times"), 0U) << f.title;
+  EXPECT_EQ(f.confidence, Confidence::medium);
+  EXPECT_FALSE(f.action.empty());
   EXPECT_EQ(find_finding(loop_of(6, {"aten::select", "aten::add"}, 3), "call-loop"), nullptr);
   EXPECT_EQ(find_finding(loop_of(20, {"aten::select", "aten::add"}, 300), "call-loop"), nullptr)
       << "the ops work";
@@ -305,14 +287,12 @@ TEST(MethodFindings, LayersOfAModelAreNoLoop) {
 
 TEST(MethodFindings, ALoopClaimsTheTimeOfCalling) {
   const Explanation e = loop_of(100, {"aten::select", "aten::add"}, 2);
-  const Finding* loop = find_finding(e, "call-loop");
-  ASSERT_NE(loop, nullptr);
+  const Finding loop = finding_of(e, "call-loop");
   const Finding* dispatch = find_finding(e, "dispatch");
-  EXPECT_TRUE(dispatch == nullptr || *dispatch->cost_us < 0.2 * *loop->cost_us);
+  EXPECT_TRUE(dispatch == nullptr || *dispatch->cost_us < 0.2 * *loop.cost_us);
 }
 
-// --- Work that was done before
-// ----------------------------------------------------------------------
+// --- Work that was done before -----------------------------------------------------------
 
 TEST(MethodFindings, AForwardPassWithinTheBackwardPassIsCheckpointing) {
   const auto trace = [](bool again) {
@@ -324,11 +304,9 @@ TEST(MethodFindings, AForwardPassWithinTheBackwardPassIsCheckpointing) {
     }
     return explain(b);
   };
-  const Explanation e = trace(true);
-  const Finding* f = find_finding(e, "recomputed-forward");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 400);
-  EXPECT_HAS(f->action, "checkpoint");
+  const Finding f = finding_of(trace(true), "recomputed-forward");
+  EXPECT_DOUBLE_EQ(*f.saving_us, 400);
+  EXPECT_HAS(f.action, "checkpoint");
   EXPECT_EQ(find_finding(trace(false), "recomputed-forward"), nullptr);
 }
 
@@ -344,17 +322,14 @@ TEST(MethodFindings, AMaskThatEveryStepMakesAnewIsAConstant) {
     }
     return explain(b);
   };
-  const Explanation e = trace(false);
-  const Finding* f = find_finding(e, "rebuilt-constant");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->cost_us, 450);
-  EXPECT_EQ(f->evidence.front(), "aten::ones, aten::tril, aten::logical_not (262144 elements)");
+  const Finding f = finding_of(trace(false), "rebuilt-constant");
+  EXPECT_DOUBLE_EQ(*f.cost_us, 450);
+  EXPECT_EQ(f.evidence.front(), "aten::ones, aten::tril, aten::logical_not (262144 elements)");
   EXPECT_EQ(find_finding(trace(true), "rebuilt-constant"), nullptr)
       << "what reads other sizes reads data, and a fill alone is memory to write to";
 }
 
-// --- Caches and places
-// ------------------------------------------------------------------------------
+// --- Caches and places -------------------------------------------------------------------
 
 // 1.6 MiB of operands: more than the L2 of a Zen 4 core holds, less than that of Sapphire Rapids.
 TEST(MethodFindings, WhatTheL2CachesHoldDoesNotWaitForMemory) {
@@ -367,18 +342,11 @@ TEST(MethodFindings, WhatTheL2CachesHoldDoesNotWaitForMemory) {
     if (cpu != nullptr) options.cpu = estimate_cpu_peaks(cpu, 1).value();
     return explain(b.trace, links, options);
   };
-  const Explanation unknown = of(nullptr);
-  const Finding* f = find_finding(unknown, "bandwidth-products");
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
-    return line == "the CPU's caches are not known: 1 MiB of L2 is assumed; --cpu names the CPU";
-  }));
-  const Explanation small = of("Zen 4");
-  f = find_finding(small, "bandwidth-products");
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
-    return line == "operands are larger than the 1.00 MiB that the L2 caches hold (Zen 4)";
-  }));
+  EXPECT_TRUE(
+      has_line(finding_of(of(nullptr), "bandwidth-products"),
+               "the CPU's caches are not known: 1 MiB of L2 is assumed; --cpu names the CPU"));
+  EXPECT_TRUE(has_line(finding_of(of("Zen 4"), "bandwidth-products"),
+                       "operands are larger than the 1.00 MiB that the L2 caches hold (Zen 4)"));
   EXPECT_EQ(find_finding(of("Sapphire Rapids"), "bandwidth-products"), nullptr);
 }
 
@@ -402,9 +370,8 @@ TEST(MethodFindings, AUnitOfALongOpIsComparedWithWhereItWasMeasured) {
   b.add("aten::logcumsumexp", 800'000, {tensor({1024, 1024}), number(-1)});
   b.rest(100);
   const Explanation e = explain(b);
-  const Finding* f = long_op(e);
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(std::any_of(f->evidence.begin(), f->evidence.end(), [](const std::string& line) {
+  const Finding f = finding_of(e, "long-op");
+  EXPECT_TRUE(std::any_of(f.evidence.begin(), f.evidence.end(), [](const std::string& line) {
     return line.find(" ns for each element; ") != std::string::npos &&
            line.find(" times as long") != std::string::npos;
   }));
@@ -434,8 +401,7 @@ TEST(MethodFindings, RangesAndGapsStandBesideOps) {
   EXPECT_EQ(idle.method.spots[0].text, "the host was between ops");
 }
 
-// --- The division
-// -----------------------------------------------------------------------------------
+// --- The division ------------------------------------------------------------------------
 
 TEST(MethodFindings, TheSameTimeIsClaimedOnce) {
   Line b;

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "explain/findings/find_finding.h"
 #include "explain/gpu_trace.h"
 
 namespace epilogue::trace::testing {
@@ -45,5 +47,31 @@ struct OpSequence : GpuTrace {
     step_us = at_us;
   }
 };
+
+// What explain() says of a program that adds its ops `count` times. `add` may ask for the number of
+// the round.
+template <class Add>
+Explanation explain_rounds(int64_t count, const Add& add) {
+  OpSequence b;
+  for (int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_invocable_v<Add, OpSequence&, int64_t>)
+      add(b, i);
+    else
+      add(b);
+  }
+  return explain(b);
+}
+
+// The same, and each round is a step.
+template <class Add>
+Explanation explain_steps(int64_t count, const Add& add) {
+  return explain_rounds(count, [&](OpSequence& b, int64_t i) {
+    if constexpr (std::is_invocable_v<Add, OpSequence&, int64_t>)
+      add(b, i);
+    else
+      add(b);
+    b.end_step();
+  });
+}
 
 }  // namespace epilogue::trace::testing

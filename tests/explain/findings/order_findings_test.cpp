@@ -8,12 +8,7 @@
 
 namespace epilogue::trace::order_findings_test {
 
-using testing::find_finding;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // What a good run spends its time on.
 void add_work(OpSequence& b, int64_t us) {
@@ -24,27 +19,21 @@ OpInput spectrum(std::vector<int64_t> dims) {
   return tensor(std::move(dims), "c10::complex<float>");
 }
 
-// --- Transforms
-// ---------------------------------------------------------------------------------------
+// --- Transforms --------------------------------------------------------------------------
 
 // A spectrogram that is masked, and transformed back for a model that transforms it again.
 Explanation augmented(const char* between, int64_t length) {
-  OpSequence b;
-  for (int i = 0; i < 2; ++i) {
+  return explain_steps(2, [&](OpSequence& b) {
     b.add("aten::istft", 300, {spectrum({4, 201, 81}), number(400), number(200)});
     b.add(between, 10, {tensor({4, 16000}), scalar("[4, 16000]")});
     b.add("aten::stft", 300, {tensor({4, length}), number(400), number(200)});
     add_work(b, 500);
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, ATransformOfWhatWasTransformedBackIsARoundTrip) {
-  const Explanation e = augmented("aten::view", 16000);
-  const Finding* f = find_finding(e, "round-trip");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::stft next undoes what aten::istft does"), 0U) << f->title;
+  const Finding f = finding_of(augmented("aten::view", 16000), "round-trip");
+  EXPECT_EQ(f.title.find("aten::stft next undoes what aten::istft does"), 0U) << f.title;
   EXPECT_EQ(find_finding(augmented("aten::clamp", 16000), "round-trip"), nullptr)
       << "the signal is changed";
   EXPECT_EQ(find_finding(augmented("aten::view", 12000), "round-trip"), nullptr)
@@ -53,8 +42,7 @@ TEST(OrderFindings, ATransformOfWhatWasTransformedBackIsARoundTrip) {
 
 // A signal of which the first samples are kept, and a transform of a tensor with these strides.
 Explanation kept(std::vector<int64_t> strides) {
-  OpSequence b;
-  for (int i = 0; i < 2; ++i) {
+  return explain_steps(2, [&](OpSequence& b) {
     b.add("aten::fft_irfft", 300, {spectrum({4, 8001}), number(16000), number(-1)});
     b.op("aten::slice", b.at_us * kUs, (b.at_us + 2) * kUs);
     b.inputs({tensor({4, 16000}), number(1), number(0), number(12000)});
@@ -65,9 +53,7 @@ Explanation kept(std::vector<int64_t> strides) {
     read.strides = strides;
     b.add("aten::fft_rfft", 300, {read, number(16000), number(-1)});
     add_work(b, 500);
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, StridesTellWhetherATransformReadsTheResult) {
@@ -77,17 +63,14 @@ TEST(OrderFindings, StridesTellWhetherATransformReadsTheResult) {
 
 // Filters that meet a sound of [4, 16000] one by one.
 Explanation filtered(int filters, bool same_sound, int64_t length) {
-  OpSequence b;
-  for (int step = 0; step < 2; ++step) {
+  return explain_steps(2, [&](OpSequence& b) {
     for (int i = 0; i < filters; ++i) {
       if (!same_sound) b.add("aten::mul", 5, {tensor({4, 16000}), number(2)});
       b.add("aten::fft_rfft", 100, {tensor({4, 16000}), number(length), number(-1)});
       b.add("aten::mul", 30, {spectrum({4, length / 2 + 1}), spectrum({length / 2 + 1})});
       b.add("aten::fft_irfft", 100, {spectrum({4, length / 2 + 1}), number(length), number(-1)});
     }
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, ALoopThatBeginsWithATransformAndEndsWithOneBackIsNoRoundTrip) {
@@ -97,13 +80,11 @@ TEST(OrderFindings, ALoopThatBeginsWithATransformAndEndsWithOneBackIsNoRoundTrip
 }
 
 TEST(OrderFindings, ATransformOfOneSoundForEachFilterIsAQuestion) {
-  const Explanation e = filtered(8, true, 18000);
-  const Finding* f = find_finding(e, "repeated-transform");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::fft_rfft of [4, 16000] runs 8 times in a step"), 0U) << f->title;
-  EXPECT_EQ(f->confidence, Confidence::low);
-  EXPECT_NE(f->action.find("once before the loop"), std::string::npos) << f->action;
-  EXPECT_NEAR(*f->cost_us, 1600, 1);
+  const Finding f = finding_of(filtered(8, true, 18000), "repeated-transform");
+  EXPECT_EQ(f.title.find("aten::fft_rfft of [4, 16000] runs 8 times in a step"), 0U) << f.title;
+  EXPECT_EQ(f.confidence, Confidence::low);
+  EXPECT_HAS(f.action, "once before the loop");
+  EXPECT_NEAR(*f.cost_us, 1600, 1);
   EXPECT_EQ(find_finding(filtered(8, true, 16000), "repeated-transform"), nullptr)
       << "a result has its sizes";
   EXPECT_EQ(find_finding(filtered(8, false, 18000), "repeated-transform"), nullptr)
@@ -111,12 +92,10 @@ TEST(OrderFindings, ATransformOfOneSoundForEachFilterIsAQuestion) {
   EXPECT_EQ(find_finding(filtered(2, true, 18000), "repeated-transform"), nullptr) << "few";
 }
 
-// --- Orders
-// -------------------------------------------------------------------------------------------
+// --- Orders ------------------------------------------------------------------------------
 
 Explanation ranked(const char* op, int64_t dim, const char* reader, const char* behind) {
-  OpSequence b;
-  for (int step = 0; step < 2; ++step) {
+  return explain_steps(2, [&](OpSequence& b) {
     add_work(b, 300);
     b.add("aten::div", 50, {tensor({64, 5000}), tensor({}, "double")});
     b.add(op, 150, {tensor({64, 5000}), number(dim)});
@@ -126,21 +105,17 @@ Explanation ranked(const char* op, int64_t dim, const char* reader, const char* 
       b.add(behind, 10, {tensor({64, 20}), scalar("[1]")});
     else if (*behind != 0)
       b.add(behind, 10, {tensor({64, 5000})});
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, ASoftmaxKeepsTheOrderThatTopkReads) {
-  const Explanation e = ranked("aten::softmax", 1, "aten::topk", "");
-  const Finding* f = find_finding(e, "kept-order");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::topk of [64, 5000] gives the same places without aten::div and "
-                          "aten::softmax before it"),
+  Finding f = finding_of(ranked("aten::softmax", 1, "aten::topk", ""), "kept-order");
+  EXPECT_EQ(f.title.find("aten::topk of [64, 5000] gives the same places without aten::div and "
+                         "aten::softmax before it"),
             0U)
-      << f->title;
-  EXPECT_NEAR(*f->saving_us, 400, 1);
-  EXPECT_NE(f->action.find("topk of the raw scores"), std::string::npos) << f->action;
+      << f.title;
+  EXPECT_NEAR(*f.saving_us, 400, 1);
+  EXPECT_HAS(f.action, "topk of the raw scores");
   EXPECT_EQ(find_finding(ranked("aten::softmax", 0, "aten::topk", ""), "kept-order"), nullptr)
       << "along another dimension";
   EXPECT_EQ(find_finding(ranked("aten::abs", 1, "aten::topk", ""), "kept-order"), nullptr);
@@ -150,19 +125,16 @@ TEST(OrderFindings, ASoftmaxKeepsTheOrderThatTopkReads) {
   EXPECT_EQ(find_finding(ranked("aten::softmax", 1, "aten::topk", "aten::log"), "kept-order"),
             nullptr)
       << "they are read again";
-  const Explanation values = ranked("aten::softmax", 1, "aten::topk", "aten::sum");
-  ASSERT_NE(f = find_finding(values, "kept-order"), nullptr);
-  EXPECT_EQ(f->confidence, Confidence::low) << "values are read";
-  EXPECT_FALSE(f->saving_us);
+  f = finding_of(ranked("aten::softmax", 1, "aten::topk", "aten::sum"), "kept-order");
+  EXPECT_EQ(f.confidence, Confidence::low) << "values are read";
+  EXPECT_FALSE(f.saving_us);
 }
 
-// --- Windows
-// ------------------------------------------------------------------------------------------
+// --- Windows -----------------------------------------------------------------------------
 
 Explanation scanned(int64_t step, bool trained) {
-  OpSequence b;
   const int64_t count = (160 - 32) / step + 1;
-  for (int64_t i = 0; i < 2; ++i) {
+  return explain_steps(2, [&](OpSequence& b, int64_t i) {
     b.add("aten::unfold", 5, {tensor({1, 3, 160, 160}), number(2), number(32), number(step)});
     b.add("aten::unfold", 5, {tensor({1, 3, count, 160, 32}), number(3), number(32), number(step)});
     b.add("aten::reshape", 20, {tensor({1, count, count, 3, 32, 32})});
@@ -170,29 +142,23 @@ Explanation scanned(int64_t step, bool trained) {
     b.add("aten::relu", 100, {tensor({count * count, 16, 30, 30})});
     b.add("aten::sigmoid", 200, {tensor({count, count})});
     if (trained) b.node("ReluBackward0", 10, i, "aten::threshold_backward");
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, ANetworkOnWindowsThatOverlapRunsOnTheWhole) {
-  const Explanation e = scanned(8, false);
-  const Finding* f = find_finding(e, "overlapping-windows");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::conv2d runs on 289 windows that overlap"), 0U) << f->title;
-  EXPECT_NE(f->title.find("12 times its elements"), std::string::npos) << f->title;
-  EXPECT_NEAR(*f->cost_us, 1200, 1);
-  EXPECT_NE(f->action.find("whole image"), std::string::npos);
+  const Finding f = finding_of(scanned(8, false), "overlapping-windows");
+  EXPECT_EQ(f.title.find("aten::conv2d runs on 289 windows that overlap"), 0U) << f.title;
+  EXPECT_HAS(f.title, "12 times its elements");
+  EXPECT_NEAR(*f.cost_us, 1200, 1);
+  EXPECT_HAS(f.action, "whole image");
   EXPECT_EQ(find_finding(scanned(32, false), "overlapping-windows"), nullptr) << "disjoint";
   EXPECT_EQ(find_finding(scanned(8, true), "overlapping-windows"), nullptr) << "training";
 }
 
-// --- Passes with dropout
-// ------------------------------------------------------------------------------
+// --- Passes with dropout -----------------------------------------------------------------
 
 Explanation dropped(bool active, int64_t grows) {
-  OpSequence b;
-  for (int64_t pass = 0; pass < 12; ++pass) {
+  return explain_rounds(12, [&](OpSequence& b, int64_t pass) {
     b.event(Category::python_function, "nn.Module: Network_0", b.at_us * kUs,
             (b.at_us + 700) * kUs);
     b.event(Category::python_function, "nn.Module: Trunk_0", b.at_us * kUs, (b.at_us + 500) * kUs);
@@ -200,29 +166,24 @@ Explanation dropped(bool active, int64_t grows) {
     b.add_around("aten::dropout", active ? "aten::bernoulli_" : "aten::alias", 100,
                  {tensor({8, 16})});
     b.add("aten::linear", 100, {tensor({8, 16}), tensor({10, 16})});
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, WhatComesBeforeTheDropoutOfManyPassesMayRunOnce) {
-  const Explanation e = dropped(true, 0);
-  const Finding* f = find_finding(e, "repeated-module");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("Network_0 runs 12 times in all"), 0U) << f->title;
-  EXPECT_NE(f->title.find("(Trunk_0)"), std::string::npos) << f->title;
-  EXPECT_NEAR(*f->cost_us, 6000, 1);
-  EXPECT_EQ(f->confidence, Confidence::low);
+  const Finding f = finding_of(dropped(true, 0), "repeated-module");
+  EXPECT_EQ(f.title.find("Network_0 runs 12 times in all"), 0U) << f.title;
+  EXPECT_HAS(f.title, "(Trunk_0)");
+  EXPECT_NEAR(*f.cost_us, 6000, 1);
+  EXPECT_EQ(f.confidence, Confidence::low);
   EXPECT_EQ(find_finding(dropped(false, 0), "repeated-module"), nullptr) << "model.eval()";
   EXPECT_EQ(find_finding(dropped(true, 1), "repeated-module"), nullptr) << "other inputs";
 }
 
-// --- Loops behind the backward pass
-// -------------------------------------------------------------------
+// --- Loops behind the backward pass ------------------------------------------------------
 
 // A loop of the model's layers behind the optimizer, or before the backward pass.
 Explanation validated(bool behind) {
-  OpSequence b;
-  for (int64_t step = 0; step < 3; ++step) {
+  return explain_steps(3, [&](OpSequence& b, int step) {
     const auto loop = [&] {
       for (int i = 0; i < 16; ++i) {
         b.add("aten::linear", 200, {tensor({128, 784}), tensor({64, 784})});
@@ -237,16 +198,12 @@ Explanation validated(bool behind) {
     b.annotation("Optimizer.step#SGD.step", b.at_us * kUs, (b.at_us + 50) * kUs);
     b.add("aten::_foreach_add_", 50);
     if (behind) loop();
-    b.end_step();
-  }
-  return explain(b);
+  });
 }
 
 TEST(OrderFindings, ALoopBehindTheBackwardPassIsTheValidation) {
   const Explanation e = validated(true);
-  const Finding* f = find_finding(e, "beside-training");
-  ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->action.find("once an epoch"), std::string::npos) << f->action;
+  EXPECT_HAS(finding_of(e, "beside-training").action, "once an epoch");
   EXPECT_EQ(find_finding(e, "work-loop"), nullptr);
   EXPECT_NE(find_finding(validated(false), "work-loop"), nullptr);
 }

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::pattern_findings_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::tensor;
+using namespace testing;
 
 struct Timed {
   const char* name;
@@ -47,11 +44,10 @@ TEST(PatternFindings, RmsNormTakesAsLongAsItsLongestOp) {
                                      {"aten::rsqrt", 1},
                                      {"aten::mul", 100},
                                      {"aten::mul", 95}});
-  const Finding* f = find_finding(e, "unfused-norm");
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(f->title.starts_with("RMSNorm runs as aten::pow + aten::mean")) << f->title;
-  EXPECT_DOUBLE_EQ(*f->cost_us, 367);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 267);
+  const Finding f = finding_of(e, "unfused-norm");
+  EXPECT_TRUE(f.title.starts_with("RMSNorm runs as aten::pow + aten::mean")) << f.title;
+  EXPECT_DOUBLE_EQ(*f.cost_us, 367);
+  EXPECT_DOUBLE_EQ(*f.saving_us, 267);
   EXPECT_EQ(find_finding(e, "fusion"), nullptr) << "told once";
   EXPECT_FALSE(e.fusions.fusions.empty()) << "the table has it all the same";
 }
@@ -89,10 +85,9 @@ TEST(PatternFindings, WithADifferenceBeforeTheSquareItIsALayerNorm) {
                                      {"aten::div", 100},
                                      {"aten::mul", 95},
                                      {"aten::add", 95}});
-  const Finding* f = find_finding(e, "unfused-norm");
-  ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(f->title.starts_with("LayerNorm runs as aten::sub")) << f->title;
-  EXPECT_HAS(f->action, "layer_norm");
+  const Finding f = finding_of(e, "unfused-norm");
+  EXPECT_TRUE(f.title.starts_with("LayerNorm runs as aten::sub")) << f.title;
+  EXPECT_HAS(f.action, "layer_norm");
 }
 
 TEST(PatternFindings, GeluByHandAsksForGelu) {
@@ -104,9 +99,7 @@ TEST(PatternFindings, GeluByHandAsksForGelu) {
                                      {"aten::tanh", 120},
                                      {"aten::add", 50},
                                      {"aten::mul", 50}});
-  const Finding* f = find_finding(e, "unfused-gelu");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 360);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "unfused-gelu").saving_us, 360);
   const Explanation plain =
       explain_ops({{"aten::mul", 50}, {"aten::tanh", 120}, {"aten::mul", 50}});
   EXPECT_EQ(find_finding(plain, "unfused-gelu"), nullptr);
@@ -118,9 +111,7 @@ TEST(PatternFindings, RotaryEmbeddingsCopyTheirHalves) {
                                      {"aten::cat", 180},
                                      {"aten::mul", 85},
                                      {"aten::add", 80}});
-  const Finding* f = find_finding(e, "unfused-rotary");
-  ASSERT_NE(f, nullptr);
-  EXPECT_DOUBLE_EQ(*f->saving_us, 420);
+  EXPECT_DOUBLE_EQ(*finding_of(e, "unfused-rotary").saving_us, 420);
   const Explanation plain = explain_ops({{"aten::mul", 85}, {"aten::cat", 180}, {"aten::mul", 85}});
   EXPECT_EQ(find_finding(plain, "unfused-rotary"), nullptr);
 }
@@ -133,11 +124,9 @@ TEST(PatternFindings, AStepOfListOpsOutsideOfAnAnnotationIsAnOptimizer) {
     list_op(b, name, at, 90);
     at += 100;
   }
-  const Explanation e = explain(b.trace, link(b.trace));
-  const Finding* f = find_finding(e, "unfused-optimizer");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "an optimizer like Adam runs as 5 ops: one kernel does a step");
-  EXPECT_NEAR(*f->saving_us, 450 * 2.0 / 3, 1e-9);
+  const Finding f = finding_of(explain(b.trace, link(b.trace)), "unfused-optimizer");
+  EXPECT_EQ(f.title, "an optimizer like Adam runs as 5 ops: one kernel does a step");
+  EXPECT_NEAR(*f.saving_us, 450 * 2.0 / 3, 1e-9);
   GpuTrace clip;  // gradients are scaled: no optimizer
   at = 0;
   for (int i = 0; i < 5; ++i, at += 100) list_op(clip, "aten::_foreach_mul_", at, 90);

@@ -8,23 +8,14 @@
 
 namespace epilogue::trace::product_findings_test {
 
-using testing::a100;
-using testing::find_finding;
-using testing::GemmTrace;
-using testing::GpuTrace;
-using testing::kBf16;
-using testing::kGate;
-using testing::kUs;
-using testing::mm;
+using namespace testing;
 
 TEST(ProductFindings, AnNThatTensorCoresCannotReadIsToBePadded) {
   GemmTrace b(a100());
   b.product("aten::mm", mm(1024, 3137, 1024, kBf16), kGate, 400 * kUs);  // 16 TFLOP/s of 312
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "misaligned-product");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->title, "N of 3137 is no multiple of 8");
-  EXPECT_HAS(f->evidence.at(1), "pad N to 3144");
+  const Finding f = finding_of(explain(b), "misaligned-product");
+  EXPECT_HAS(f.title, "N of 3137 is no multiple of 8");
+  EXPECT_HAS(f.evidence.at(1), "pad N to 3144");
 
   GemmTrace aligned(a100());
   aligned.product("aten::mm", mm(1024, 3144, 1024, kBf16), kGate, 400 * kUs);
@@ -46,15 +37,13 @@ TEST(ProductFindings, AProductThatTakesHalfOfTheDeviceFarFromItsLimitIsNamed) {
     b.product("aten::add", {testing::tensor({64, 8192}, kBf16)}, "elementwise", other_us * kUs);
     return explain(b);
   };
-  const Explanation e = found(64, 400, 400);
-  const Finding* f = find_finding(e, "slow-product");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title.find("aten::mm 64 x 16384 x 8192 takes 50 % of the device's time at "), 0U)
-      << f->title;
-  EXPECT_FALSE(f->action.empty());
-  EXPECT_EQ(f->confidence, Confidence::low);
-  EXPECT_DOUBLE_EQ(*f->cost_us, 400);
-  EXPECT_LT(*f->saving_us, 400);
+  const Finding f = finding_of(found(64, 400, 400), "slow-product");
+  EXPECT_EQ(f.title.find("aten::mm 64 x 16384 x 8192 takes 50 % of the device's time at "), 0U)
+      << f.title;
+  EXPECT_FALSE(f.action.empty());
+  EXPECT_EQ(f.confidence, Confidence::low);
+  EXPECT_DOUBLE_EQ(*f.cost_us, 400);
+  EXPECT_LT(*f.saving_us, 400);
   EXPECT_EQ(find_finding(found(64, 200, 400), "slow-product"), nullptr)
       << "67 % of what memory gives";
   EXPECT_EQ(find_finding(found(64, 400, 2000), "slow-product"), nullptr)
@@ -74,10 +63,9 @@ TEST(ProductFindings, AnOptimizerThatTheDeviceWaitsForCostsTheHostsTime) {
   }
   const Explanation e = explain(b);
   ASSERT_EQ(e.verdicts.whole.bound, Bound::overhead);
-  const Finding* f = find_finding(e, "unfused-optimizer");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence.at(0), "1 step, 800 us on the host in all");
-  EXPECT_FALSE(f->saving_us) << "the device's time is not what is saved";
+  const Finding f = finding_of(e, "unfused-optimizer");
+  EXPECT_EQ(f.evidence.at(0), "1 step, 800 us on the host in all");
+  EXPECT_FALSE(f.saving_us) << "the device's time is not what is saved";
 }
 
 TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
@@ -88,10 +76,7 @@ TEST(ProductFindings, AnItemThatMakesTheHostWaitHasItsRemedy) {
   b.call("cudaStreamSynchronize", 12 * kUs, 88 * kUs);
   b.call("cudaLaunchKernel", 92 * kUs, 95 * kUs, 2);
   b.gpu_kernel("k", 96 * kUs, 100 * kUs, 2);
-  const Explanation e = explain(b);
-  const Finding* f = find_finding(e, "sync");
-  ASSERT_NE(f, nullptr);
-  EXPECT_HAS(f->evidence.back(), "keep it on the device");
+  EXPECT_HAS(finding_of(explain(b), "sync").evidence.back(), "keep it on the device");
 }
 
 // Tiles of 128 x 128, one for each of 108 multiprocessors.

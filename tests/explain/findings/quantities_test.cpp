@@ -6,8 +6,7 @@
 
 namespace epilogue::trace::quantities_test {
 
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 std::optional<double> value_of(const std::vector<Quantity>& list, std::string_view name) {
   for (const Quantity& q : list)

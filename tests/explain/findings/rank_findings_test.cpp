@@ -8,12 +8,7 @@
 
 namespace epilogue::trace::rank_findings_test {
 
-using testing::find_finding;
-using testing::kUs;
-using testing::number;
-using testing::OpSequence;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // Times of one step, in microseconds: a wait before the work, the work, and a wait behind it.
 struct Step {
@@ -60,7 +55,7 @@ TEST(RankFindings, WhatIsFoundOnTheRanksAloneStandsAmongTheFindings) {
   const Finding* f = find_finding(e, "long-op");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->evidence.front(), "on ranks 0 and 1 alike; times are those of one rank");
-  EXPECT_NE(f->action.find("square and multiply"), std::string::npos) << f->action;
+  EXPECT_HAS(f->action, "square and multiply");
   EXPECT_TRUE(f->claims.empty());
   EXPECT_EQ(find_finding(e, "verdict"), nullptr) << "each rank has its own";
   const Finding* overlap = find_finding(e, "communication-overlap");
@@ -69,10 +64,8 @@ TEST(RankFindings, WhatIsFoundOnTheRanksAloneStandsAmongTheFindings) {
 }
 
 TEST(RankFindings, WhatOneRankHasAloneSaysSo) {
-  const RanksExplanation e = explained({{10, 600, 400, 20}, {610, 0, 400, 20}});
-  const Finding* f = find_finding(e, "long-op");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence.front(), "on rank 0, not on rank 1");
+  const Finding f = finding_of(explained({{10, 600, 400, 20}, {610, 0, 400, 20}}), "long-op");
+  EXPECT_EQ(f.evidence.front(), "on rank 0, not on rank 1");
   const RanksExplanation none = explained({{20, 0, 400, 20}, {10, 0, 400, 20}});
   EXPECT_EQ(find_finding(none, "long-op"), nullptr);
 }
@@ -80,18 +73,15 @@ TEST(RankFindings, WhatOneRankHasAloneSaysSo) {
 TEST(RankFindings, TheFirstTwoAndTheLastRankAreLookedAt) {
   const Step slow = {10, 600, 400, 20};
   const Step fast = {610, 0, 400, 20};
-  const RanksExplanation e = explained({slow, fast, slow, slow});
-  const Finding* f = find_finding(e, "long-op");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->evidence.front(), "on rank 0 and 3, not on rank 1");
+  const Finding f = finding_of(explained({slow, fast, slow, slow}), "long-op");
+  EXPECT_EQ(f.evidence.front(), "on rank 0 and 3, not on rank 1");
 }
 
 TEST(RankFindings, RanksThatWorkByTurnsAreNamed) {
   const RanksExplanation e = explained({{10, 0, 500, 500}, {510, 0, 490, 10}});
-  const Finding* f = find_finding(e, "rank-turns");
-  ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->action.find("micro-batches"), std::string::npos);
-  EXPECT_NEAR(*f->cost_us, 4 * 520, 4 * 20);
+  const Finding f = finding_of(e, "rank-turns");
+  EXPECT_HAS(f.action, "micro-batches");
+  EXPECT_NEAR(*f.cost_us, 4 * 520, 4 * 20);
   EXPECT_EQ(find_finding(e, "straggler"), nullptr) << "the turns say it";
   EXPECT_EQ(find_finding(explained({{10, 0, 900, 100}, {110, 0, 890, 10}}), "rank-turns"), nullptr)
       << "both work most of the time";
@@ -135,7 +125,7 @@ TEST(RankFindings, TheCollectiveThatTakesMostSaysHowToSendLess) {
   const Finding* f = find_finding(e, "collective-cost");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->title.find("all_reduce takes 1.20 ms of"), 0U) << f->title;
-  EXPECT_NE(f->action.find("bf16_compress_hook"), std::string::npos);
+  EXPECT_HAS(f->action, "bf16_compress_hook");
   const Finding* overlap = find_finding(e, "communication-overlap");
   ASSERT_NE(overlap, nullptr);
   EXPECT_LT(f, overlap) << "it has no saving of its own";
@@ -143,12 +133,10 @@ TEST(RankFindings, TheCollectiveThatTakesMostSaysHowToSendLess) {
 }
 
 TEST(RankFindings, WeightsThatDdpKeepsEqualNeedNoAverage) {
-  const RanksExplanation e = ddp_run(100, 300);
-  const Finding* f = find_finding(e, "collective-cost");
-  ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->action.find("weights stay equal"), std::string::npos) << f->action;
-  EXPECT_EQ(f->evidence[1].find("4 of them come after a step of the optimizer"), 0U)
-      << f->evidence[1];
+  const Finding f = finding_of(ddp_run(100, 300), "collective-cost");
+  EXPECT_HAS(f.action, "weights stay equal");
+  EXPECT_EQ(f.evidence[1].find("4 of them come after a step of the optimizer"), 0U)
+      << f.evidence[1];
 }
 
 }  // namespace epilogue::trace::rank_findings_test

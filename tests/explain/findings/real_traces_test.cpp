@@ -12,9 +12,7 @@
 
 namespace epilogue::trace::real_traces_test {
 
-using testing::has_real_trace;
-using testing::real_trace_path;
-using testing::real_traces_folder;
+using namespace testing;
 
 struct Loaded {
   Trace trace;

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::cpu_fusion_test {
 
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
-using testing::TraceBuilder;
+using namespace testing;
 
 FusionFindings found(const TraceBuilder& b) { return find_fusions(b.trace, link(b.trace)); }
 

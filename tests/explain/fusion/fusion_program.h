@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -74,6 +76,15 @@ inline const Fusion* find(const FusionFindings& findings, FusionKind kind) {
   const auto at = std::find_if(findings.fusions.begin(), findings.fusions.end(),
                                [&](const Fusion& f) { return f.kind == kind; });
   return at == findings.fusions.end() ? nullptr : &*at;
+}
+
+// The same, of a test that cannot go on without it: where there is none, the test fails with what
+// is thrown.
+inline Fusion fusion_of(const FusionFindings& findings, FusionKind kind) {
+  const Fusion* found = find(findings, kind);
+  if (found == nullptr)
+    throw std::runtime_error("expected a fusion " + std::string(fusion_kind_name(kind)));
+  return *found;
 }
 
 }  // namespace epilogue::trace::testing

@@ -6,12 +6,7 @@
 
 namespace epilogue::trace::fusion_refusals_test {
 
-using testing::find;
-using testing::kBFloat16;
-using testing::Program;
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 TEST(FusionRefusals, NoKernelCopiesBetweenHostAndDevice) {
   for (const char* copy : {"Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pageable)",
@@ -122,10 +117,8 @@ TEST(FusionRefusals, AReaderOfTwoTensorsReadsThePartAndTheResult) {
   p.unary("aten::silu", 60, {512, 3072});
   p.part({512, 6144}, "[512, 3072]");
   p.binary("aten::mul", 60, {512, 3072}, {512, 3072});
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
-  EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::silu", "aten::mul"}));
+  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
+  EXPECT_EQ(chain.ops, (std::vector<std::string>{"aten::silu", "aten::mul"}));
 }
 
 TEST(FusionRefusals, AProductWithASparseMatrixTakesNoEpilogue) {
@@ -147,10 +140,8 @@ TEST(FusionRefusals, WhatAnOpInPlaceOverwroteNobodyReadsLater) {
   p.op("aten::add_", 60, {tensor({4096, 512}, kBFloat16), tensor({512}, kBFloat16)});
   p.op("aten::unknown_attention", 90, {tensor({4096, 8, 64}, kBFloat16)});
   p.mm({4096, 512}, {512, 512});  // reads what attention gave out, or add_; not the first product
-  const FusionFindings found = p.find();
-  const Fusion* epilogue = find(found, FusionKind::gemm_epilogue);
-  ASSERT_NE(epilogue, nullptr);
-  EXPECT_EQ(epilogue->ops, (std::vector<std::string>{"aten::mm", "aten::add_"}));
+  const Fusion epilogue = fusion_of(p.find(), FusionKind::gemm_epilogue);
+  EXPECT_EQ(epilogue.ops, (std::vector<std::string>{"aten::mm", "aten::add_"}));
 }
 
 // Rotary embeddings of q and k: each half that was negated goes into a concatenation.

@@ -6,10 +6,7 @@
 
 namespace epilogue::trace::host_model_test {
 
-using testing::find;
-using testing::Program;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 constexpr double kMiB = 1 << 20;
 
@@ -35,21 +32,17 @@ TEST(HostModel, AKernelWritesWhereAProductLies) {
   op(p, "aten::neg", 100, {1024, 1024});  // reads 4 MiB, writes 4 MiB that it did not read
   op(p, "aten::relu", 100, {1024, 1024});
   const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
+  const Fusion chain = fusion_of(found, FusionKind::pointwise_chain);
   EXPECT_NEAR(found.bandwidth_gb_per_s, 12 * kMiB / 100e3, 1e-6);
   // Read 4 MiB, write it back: two thirds of the bytes of one op.
-  EXPECT_NEAR(chain->device_saving_us, 200 - 100 * 2 / 3.0, 1e-6);
+  EXPECT_NEAR(chain.device_saving_us, 200 - 100 * 2 / 3.0, 1e-6);
 }
 
 TEST(HostModel, WithoutAProductTheResultIsNewMemory) {
   Program p = on_host();
   op(p, "aten::neg", 100, {1024, 1024});
   op(p, "aten::relu", 100, {1024, 1024});
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
-  EXPECT_NEAR(chain->device_saving_us, 100, 1e-6);
+  EXPECT_NEAR(fusion_of(p.find(), FusionKind::pointwise_chain).device_saving_us, 100, 1e-6);
 }
 
 TEST(HostModel, ResultsOf32MiBPayForNewPagesAndTheKernelInAProductDoesNot) {
@@ -75,12 +68,10 @@ TEST(HostModel, WhatOneRunTakesBeyondTheOthersIsNoSaving) {
       op(p, "aten::sum", 1, {2});  // ends the chain
     });
   }
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
+  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
   // One kernel: 100 us for the bytes and 300 us of arithmetic; what interrupted the last run stays.
-  EXPECT_EQ(chain->count, 4);
-  EXPECT_NEAR(chain->time_us - chain->device_saving_us, 4 * 400 + 3600, 1e-6);
+  EXPECT_EQ(chain.count, 4);
+  EXPECT_NEAR(chain.time_us - chain.device_saving_us, 4 * 400 + 3600, 1e-6);
 }
 
 TEST(HostModel, TanhOfF32IsSlowerFusedThanInMklsVectorMath) {
@@ -116,10 +107,8 @@ TEST(HostModel, ComparisonsAndMasksStayAsSlowAsTheyAre) {
   op(p, "aten::gt", 2500, {1024, 1024});
   p.op("aten::masked_fill_", 7000,
        {tensor({1024, 1024}), tensor({1024, 1024}, "bool"), scalar("0")});
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
-  EXPECT_GT(chain->time_us - chain->device_saving_us, 9'000);
+  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
+  EXPECT_GT(chain.time_us - chain.device_saving_us, 9'000);
 }
 
 TEST(HostModel, SaysHowMuchOfTheSavingIsNewPages) {
@@ -127,10 +116,8 @@ TEST(HostModel, SaysHowMuchOfTheSavingIsNewPages) {
   product(p, {4096, 2048});
   op(p, "aten::neg", 10'000, {4096, 2048});  // 100 MB at 40 GB/s, and new pages
   op(p, "aten::relu", 10'000, {4096, 2048});
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
-  EXPECT_NEAR(chain->new_pages_us, 2 * (10'000 - 3 * 32 * kMiB / 40e3), 1e-6);
+  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
+  EXPECT_NEAR(chain.new_pages_us, 2 * (10'000 - 3 * 32 * kMiB / 40e3), 1e-6);
 }
 
 // Time of the chain of the only step as one kernel.
@@ -178,10 +165,8 @@ TEST(HostModel, ANormIsInNoChain) {
   op(p, "aten::neg", 120, {1024, 1024});
   op(p, "aten::relu", 120, {1024, 1024});
   op(p, "aten::native_layer_norm", 240, {1024, 1024});
-  const FusionFindings found = p.find();
-  const Fusion* chain = find(found, FusionKind::pointwise_chain);
-  ASSERT_NE(chain, nullptr);
-  EXPECT_EQ(chain->ops, (std::vector<std::string>{"aten::neg", "aten::relu"}));
+  const Fusion chain = fusion_of(p.find(), FusionKind::pointwise_chain);
+  EXPECT_EQ(chain.ops, (std::vector<std::string>{"aten::neg", "aten::relu"}));
 }
 
 TEST(HostModel, ASumOfAProductAndATensorIsCopiedIntoThatProduct) {

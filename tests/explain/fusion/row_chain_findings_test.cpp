@@ -6,9 +6,7 @@
 
 namespace epilogue::trace::row_chain_findings_test {
 
-using testing::kUs;
-using testing::tensor;
-using testing::TraceBuilder;
+using namespace testing;
 
 // Ops one after another, each as long as its kernel and 2 us more.
 class OwnProgram {

@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::host_time_test {
 
-using testing::GpuTrace;
-using testing::kUs;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 std::optional<HostTime> judged(const GpuTrace& b) { return host_time(b.trace, link(b.trace)); }
 
@@ -25,33 +22,31 @@ TEST(HostTime, ProductsOfManyRowsAreComputeBound) {
   product(b, 0, 1006, 1024);  // 1 us is the profiler's, 2 us are the call
   b.op("aten::gelu", 1006 * kUs, 1106 * kUs);
   b.inputs({tensor({1024, 512})});
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::compute);
-  EXPECT_EQ(host->of(HostPart::compute), 1003 * kUs);
-  EXPECT_EQ(host->of(HostPart::memory), 97 * kUs);
-  EXPECT_EQ(host->of(HostPart::dispatch), 4 * kUs);
-  EXPECT_EQ(host->of(HostPart::profiler), 2 * kUs);
-  ASSERT_EQ(host->products.size(), 1U);
-  EXPECT_EQ(host->products[0].shape.m, 1024);
-  EXPECT_EQ(host->products[0].type, "f32");
-  EXPECT_NEAR(host->products[0].gflops, 2.0 * 1024 * 1024 * 512 / 1006e3, 1e-9);
-  EXPECT_FALSE(host->products[0].waits_for_memory);
-  EXPECT_FALSE(host->products[0].is_dispatch);
-  ASSERT_EQ(host->ops.size(), 2U);
-  EXPECT_EQ(host->ops[0].name, "aten::addmm");
-  ASSERT_TRUE(host->ops[1].gb_per_s);
-  EXPECT_NEAR(*host->ops[1].gb_per_s, 2.0 * 1024 * 512 * 4 / 100e3, 1e-9);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::compute);
+  EXPECT_EQ(host.of(HostPart::compute), 1003 * kUs);
+  EXPECT_EQ(host.of(HostPart::memory), 97 * kUs);
+  EXPECT_EQ(host.of(HostPart::dispatch), 4 * kUs);
+  EXPECT_EQ(host.of(HostPart::profiler), 2 * kUs);
+  ASSERT_EQ(host.products.size(), 1U);
+  EXPECT_EQ(host.products[0].shape.m, 1024);
+  EXPECT_EQ(host.products[0].type, "f32");
+  EXPECT_NEAR(host.products[0].gflops, 2.0 * 1024 * 1024 * 512 / 1006e3, 1e-9);
+  EXPECT_FALSE(host.products[0].waits_for_memory);
+  EXPECT_FALSE(host.products[0].is_dispatch);
+  ASSERT_EQ(host.ops.size(), 2U);
+  EXPECT_EQ(host.ops[0].name, "aten::addmm");
+  ASSERT_TRUE(host.ops[1].gb_per_s);
+  EXPECT_NEAR(*host.ops[1].gb_per_s, 2.0 * 1024 * 512 * 4 / 100e3, 1e-9);
 }
 
 TEST(HostTime, AProductOfOneRowWaitsForMemory) {
   GpuTrace b;
   product(b, 0, 1000, 1);
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::memory);
-  EXPECT_TRUE(host->products.at(0).waits_for_memory);
-  EXPECT_LT(host->products.at(0).flops_per_byte, 1);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::memory);
+  EXPECT_TRUE(host.products.at(0).waits_for_memory);
+  EXPECT_LT(host.products.at(0).flops_per_byte, 1);
 }
 
 // 17 x 768 x 192: 7.7 FLOPs for each byte, and a core's cache holds all 655 kB.
@@ -59,11 +54,10 @@ TEST(HostTime, AProductThatACacheHoldsDoesNotWaitForMemory) {
   GpuTrace b;
   b.op("aten::mm", 0, 1000 * kUs);
   b.inputs({tensor({17, 768}), tensor({768, 192})});
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_LT(host->products.at(0).flops_per_byte, kLeastFlopsPerByte);
-  EXPECT_FALSE(host->products[0].waits_for_memory);
-  EXPECT_EQ(host->bound, Bound::compute);
+  const HostTime host = judged(b).value();
+  EXPECT_LT(host.products.at(0).flops_per_byte, kLeastFlopsPerByte);
+  EXPECT_FALSE(host.products[0].waits_for_memory);
+  EXPECT_EQ(host.bound, Bound::compute);
 }
 
 TEST(HostTime, AProductThatIsAsFastAsOthersDoesNotWaitForMemory) {
@@ -92,10 +86,9 @@ TEST(HostTime, AHelperOfASolverComputes) {
   b.op("aten::cholesky_solve", 0, 1000 * kUs);
   b.op("aten::_cholesky_solve_helper", 10 * kUs, 990 * kUs);
   b.inputs({tensor({512, 512}), tensor({512, 512}), scalar("False")});
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::compute);
-  EXPECT_EQ(host->of(HostPart::memory), 0);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::compute);
+  EXPECT_EQ(host.of(HostPart::memory), 0);
 }
 
 TEST(HostTime, AProductWithASparseMatrixHasNoRate) {
@@ -104,9 +97,7 @@ TEST(HostTime, AProductWithASparseMatrixHasNoRate) {
   OpInput sparse = tensor({100'000, 100'000});
   sparse.strides.clear();
   b.inputs({sparse, tensor({100'000, 64})});
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_TRUE(host->products.empty());
+  EXPECT_TRUE(judged(b).value().products.empty());
 }
 
 // 4 kFLOP: less than 1 us on any core.
@@ -118,23 +109,21 @@ void tiny_product(GpuTrace& b, int64_t start_us, int64_t end_us) {
 TEST(HostTime, ATinyProductIsTheCostOfItsCall) {
   GpuTrace b;
   for (int64_t i = 0; i < 10; ++i) tiny_product(b, 12 * i, 12 * i + 12);
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::overhead);
-  EXPECT_EQ(host->of(HostPart::dispatch), 110 * kUs);  // 10 us are the profiler's
-  EXPECT_EQ(host->of(HostPart::compute) + host->of(HostPart::memory), 0);
-  ASSERT_EQ(host->products.size(), 1U);
-  EXPECT_TRUE(host->products[0].is_dispatch);
-  EXPECT_FALSE(host->products[0].waits_for_memory);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::overhead);
+  EXPECT_EQ(host.of(HostPart::dispatch), 110 * kUs);  // 10 us are the profiler's
+  EXPECT_EQ(host.of(HostPart::compute) + host.of(HostPart::memory), 0);
+  ASSERT_EQ(host.products.size(), 1U);
+  EXPECT_TRUE(host.products[0].is_dispatch);
+  EXPECT_FALSE(host.products[0].waits_for_memory);
 }
 
 TEST(HostTime, WhatATinyProductTakesBeyondACallIsNoDispatch) {
   GpuTrace b;
   tiny_product(b, 0, 101);
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->of(HostPart::dispatch), 20 * kUs);
-  EXPECT_EQ(host->of(HostPart::compute), 80 * kUs);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.of(HostPart::dispatch), 20 * kUs);
+  EXPECT_EQ(host.of(HostPart::compute), 80 * kUs);
 }
 
 TEST(HostTime, ADataLoaderIsDataWithAllItsOps) {
@@ -142,13 +131,12 @@ TEST(HostTime, ADataLoaderIsDataWithAllItsOps) {
   b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 670 * kUs);
   b.op("aten::sin", 10 * kUs, 600 * kUs);
   b.op("aten::gelu", 670 * kUs, 1000 * kUs);
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::data);
-  EXPECT_EQ(host->of(HostPart::data), 670 * kUs);
-  EXPECT_EQ(host->of(HostPart::between_ops), 0);
-  ASSERT_EQ(host->ops.size(), 1U);
-  EXPECT_EQ(host->ops[0].name, "aten::gelu");
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::data);
+  EXPECT_EQ(host.of(HostPart::data), 670 * kUs);
+  EXPECT_EQ(host.of(HostPart::between_ops), 0);
+  ASSERT_EQ(host.ops.size(), 1U);
+  EXPECT_EQ(host.ops[0].name, "aten::gelu");
 }
 
 TEST(HostTime, ManySmallOpsAreOverhead) {
@@ -157,13 +145,12 @@ TEST(HostTime, ManySmallOpsAreOverhead) {
     b.op("aten::add", i * 10 * kUs, (i * 10 + 5) * kUs);
     b.op("aten::view", (i * 10 + 6) * kUs, (i * 10 + 9) * kUs);
   }
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  EXPECT_EQ(host->bound, Bound::overhead);
-  EXPECT_EQ(host->op_calls, 200);
+  const HostTime host = judged(b).value();
+  EXPECT_EQ(host.bound, Bound::overhead);
+  EXPECT_EQ(host.op_calls, 200);
   // 2 us of add, 2 us of view, 2 us between them; the profiler has 1 us of each op.
-  EXPECT_EQ(host->of(HostPart::dispatch), 599 * kUs);
-  EXPECT_EQ(host->of(HostPart::between_ops), 0);
+  EXPECT_EQ(host.of(HostPart::dispatch), 599 * kUs);
+  EXPECT_EQ(host.of(HostPart::between_ops), 0);
 }
 
 TEST(HostTime, PythonBetweenOpsIsNamedByFunction) {
@@ -177,13 +164,12 @@ TEST(HostTime, PythonBetweenOpsIsNamedByFunction) {
   frame("torch/nn/functional.py(5): gelu", 700, 900);
   b.op("aten::mul", 0, 100 * kUs);
   b.op("aten::gelu", 710 * kUs, 890 * kUs);
-  const std::optional<HostTime> host = judged(b);
-  ASSERT_TRUE(host);
-  ASSERT_GE(host->functions.size(), 1U);
-  EXPECT_EQ(host->functions[0].name, "train.py(33): preprocess");
-  EXPECT_EQ(host->functions[0].self_ns, 600 * kUs) << "with its built-in";
-  EXPECT_EQ(host->functions[0].count, 1);
-  EXPECT_EQ(host->bound, Bound::overhead);
+  const HostTime host = judged(b).value();
+  ASSERT_GE(host.functions.size(), 1U);
+  EXPECT_EQ(host.functions[0].name, "train.py(33): preprocess");
+  EXPECT_EQ(host.functions[0].self_ns, 600 * kUs) << "with its built-in";
+  EXPECT_EQ(host.functions[0].count, 1);
+  EXPECT_EQ(host.bound, Bound::overhead);
 }
 
 TEST(HostTime, ADeviceHasAVerdictOfItsOwn) {

@@ -6,9 +6,7 @@
 
 namespace epilogue::trace::aten_ops_test {
 
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 
 std::vector<int64_t> dims_of(std::string_view op, std::vector<OpInput> inputs) {
   const auto shape = output_shape(op, inputs);

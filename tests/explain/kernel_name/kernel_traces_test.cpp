@@ -8,9 +8,7 @@
 
 namespace epilogue::trace::kernel_traces_test {
 
-using testing::has_real_trace;
-using testing::real_trace_path;
-using testing::real_traces_folder;
+using namespace testing;
 
 Trace read(std::string_view name) { return read_trace(real_trace_path(name)).value(); }
 

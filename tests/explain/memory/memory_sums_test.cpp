@@ -5,11 +5,7 @@
 namespace epilogue::trace::memory_sums_test {
 
 MemoryEvent record(int64_t ts_ns, int64_t bytes, DeviceType type = DeviceType::cpu) {
-  MemoryEvent m;
-  m.ts_ns = ts_ns;
-  m.bytes = bytes;
-  m.device_type = type;
-  return m;
+  return MemoryEvent{.ts_ns = ts_ns, .device_type = type, .bytes = bytes};
 }
 
 TEST(MemorySums, BothEndsBelongToTheInterval) {

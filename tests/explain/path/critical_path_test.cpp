@@ -6,8 +6,7 @@
 
 namespace epilogue::trace::critical_path_test {
 
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 CriticalPath path_of(const Trace& trace) {
   std::optional<CriticalPath> path = critical_path(trace, link(trace));

@@ -7,13 +7,7 @@
 
 namespace epilogue::trace::gemm_comparison_test {
 
-using testing::a100;
-using testing::GemmTrace;
-using testing::kBf16;
-using testing::kDown;
-using testing::kGate;
-using testing::mm;
-using testing::v100;
+using namespace testing;
 
 TEST(GemmComparisons, ExplainsTheFasterOfTwoOfTheSameFlops) {
   GemmTrace t(a100());
@@ -25,14 +19,11 @@ TEST(GemmComparisons, ExplainsTheFasterOfTwoOfTheSameFlops) {
   ASSERT_EQ(r.comparisons.size(), 1U);
   EXPECT_EQ(r.gemms[r.comparisons[0].faster].shape->k, 3072);
   EXPECT_NEAR(r.comparisons[0].ratio, 190.0 / 170, 1e-9);
-  EXPECT_EQ(
-      r.comparisons[0].sentence,
-      "aten::mm 8192x768x3072 runs 1.12 times as fast as aten::mm 8192x3072x768 (227 against 203 "
-      "TFLOP/s, the same FLOPs), likely for these reasons: larger tiles (128x256 against 128x128), "
-      "which "
-      "load less per FLOP; a longer sum (K 3072 against 768), over which starting and storing a "
-      "tile is "
-      "spread.");
+  EXPECT_EQ(r.comparisons[0].sentence,
+            "aten::mm 8192x768x3072 runs 1.12 times as fast as aten::mm 8192x3072x768 (227 against "
+            "203 TFLOP/s, the same FLOPs), likely for these reasons: larger tiles (128x256 against "
+            "128x128), which load less per FLOP; a longer sum (K 3072 against 768), over which "
+            "starting and storing a tile is spread.");
 }
 
 TEST(GemmComparisons, ComparesNothingThatRanTooSeldomOrSpreadsTooFar) {
@@ -74,10 +65,8 @@ TEST(GemmComparisons, NamesTheKernelWhereTheSameProductHasTwo) {
   const GemmReport r = t.report();
   ASSERT_EQ(r.comparisons.size(), 1U);
   const std::string name = "aten::mm 8192x3072x768";
-  EXPECT_TRUE(r.comparisons[0].sentence.starts_with(name + " (" + kDown +
-                                                    ") runs 1.12 times as fast "
-                                                    "as " +
-                                                    name + " (" + kGate + ") "))
+  EXPECT_TRUE(r.comparisons[0].sentence.starts_with(
+      name + " (" + kDown + ") runs 1.12 times as fast as " + name + " (" + kGate + ") "))
       << r.comparisons[0].sentence;
 }
 
@@ -97,8 +86,7 @@ TEST(TensorCoreFindings, AreOnePerReasonWithWhatCanBeDone) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].title,
             "4 matrix products, 27.0 us in all, do not use tensor cores: f32, which tensor cores "
-            "take (as "
-            "TF32) only from compute capability 8.0 on");
+            "take (as TF32) only from compute capability 8.0 on");
   ASSERT_EQ(found[0].evidence.size(), 5U);
   EXPECT_TRUE(found[0].evidence[0].starts_with("aten::mm 64 x 64 x 128: 1 execution, 9.00 us"))
       << found[0].evidence[0];

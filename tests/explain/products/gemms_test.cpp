@@ -9,16 +9,7 @@
 
 namespace epilogue::trace::gemms_test {
 
-using testing::a100;
-using testing::GemmTrace;
-using testing::kBf16;
-using testing::kDown;
-using testing::kGate;
-using testing::mi300x;
-using testing::mm;
-using testing::scalar;
-using testing::tensor;
-using testing::v100;
+using namespace testing;
 
 GemmShape shape_of(std::string_view op, std::vector<OpInput> inputs) {
   const auto problem = gemm_problem(op, inputs);
@@ -253,10 +244,7 @@ TEST(Gemms, ReadsAnEmptyTrace) {
 }
 
 DeviceProperties named(std::string name, int32_t sms = 0) {
-  DeviceProperties d;
-  d.name = std::move(name);
-  d.num_sms = sms;
-  return d;
+  return DeviceProperties{.name = std::move(name), .num_sms = sms};
 }
 
 TEST(DevicePeaks, AreFoundByTheWordsOfTheName) {
@@ -278,12 +266,11 @@ TEST(DevicePeaks, AreNotGuessed) {
 }
 
 TEST(DevicePeaks, KnowNoRateForATypeThatTheDeviceLacks) {
-  const auto volta = find_device_peaks(v100());
-  ASSERT_TRUE(volta);
-  EXPECT_DOUBLE_EQ(*peak_tflops(*volta, "f16"), 125);
-  EXPECT_FALSE(peak_tflops(*volta, "bf16"));
-  EXPECT_FALSE(peak_tflops(*volta, "tf32"));
-  EXPECT_FALSE(peak_tflops(*volta, ""));
+  const auto volta = find_device_peaks(v100()).value();
+  EXPECT_DOUBLE_EQ(*peak_tflops(volta, "f16"), 125);
+  EXPECT_FALSE(peak_tflops(volta, "bf16"));
+  EXPECT_FALSE(peak_tflops(volta, "tf32"));
+  EXPECT_FALSE(peak_tflops(volta, ""));
 }
 
 TEST(DevicePeaks, OfACpuComeFromItsTrace) {
@@ -292,13 +279,12 @@ TEST(DevicePeaks, OfACpuComeFromItsTrace) {
   t.devices = {named("AMD EPYC")};
   EXPECT_FALSE(find_device_peaks(t, 0));
   t.metadata = {{"f32_peak_gflops", "250.5"}, {"memory_read_gb_per_s", "20"}};
-  const auto peaks = find_device_peaks(t, 0);
-  ASSERT_TRUE(peaks);
-  EXPECT_DOUBLE_EQ(*peak_tflops(*peaks, "f32"), 0.2505);
-  EXPECT_FALSE(peak_tflops(*peaks, "bf16")) << "not measured";
+  const auto peaks = find_device_peaks(t, 0).value();
+  EXPECT_DOUBLE_EQ(*peak_tflops(peaks, "f32"), 0.2505);
+  EXPECT_FALSE(peak_tflops(peaks, "bf16")) << "not measured";
   t.metadata.emplace_back("bf16_peak_gflops", "480");
   EXPECT_DOUBLE_EQ(*peak_tflops(*find_device_peaks(t, 0), "bf16"), 0.48);
-  EXPECT_DOUBLE_EQ(peaks->memory_gb_per_s, 20);
+  EXPECT_DOUBLE_EQ(peaks.memory_gb_per_s, 20);
 }
 
 }  // namespace epilogue::trace::gemms_test

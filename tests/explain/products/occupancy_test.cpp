@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::occupancy_test {
 
-using testing::a100;
-using testing::GpuTrace;
-using testing::h100;
-using testing::v100;
+using namespace testing;
 
 KernelArgs launch(int32_t registers, int64_t shared_bytes, int64_t threads, int64_t blocks = 1) {
   KernelArgs args;
@@ -23,37 +20,32 @@ KernelArgs launch(int32_t registers, int64_t shared_bytes, int64_t threads, int6
 
 TEST(Occupancy, IsLimitedByRegisters) {
   // 255 x 32 -> 8192 per warp; a quarter of the file, 16384, holds 2; 8 warps, 2 blocks of 4: 8/64.
-  const auto o = compute_occupancy(launch(255, 48 * 1024, 128), a100());
-  ASSERT_TRUE(o);
-  EXPECT_EQ(o->blocks_per_sm, 2);
-  EXPECT_EQ(o->limit, OccupancyLimit::registers);
-  EXPECT_DOUBLE_EQ(o->theoretical_pct, 12.5);
+  const auto o = compute_occupancy(launch(255, 48 * 1024, 128), a100()).value();
+  EXPECT_EQ(o.blocks_per_sm, 2);
+  EXPECT_EQ(o.limit, OccupancyLimit::registers);
+  EXPECT_DOUBLE_EQ(o.theoretical_pct, 12.5);
 }
 
 TEST(Occupancy, IsLimitedBySharedMemoryAboveTheDefaultLimit) {
   // 80 KiB + 1 KiB reserved into 164 KiB: 2 blocks of 4 warps; 8/64.
-  const auto gemm = compute_occupancy(launch(128, 80 * 1024, 128), a100());
-  ASSERT_TRUE(gemm);
-  EXPECT_EQ(gemm->blocks_per_sm, 2);
-  EXPECT_EQ(gemm->limit, OccupancyLimit::shared_memory);
+  const auto gemm = compute_occupancy(launch(128, 80 * 1024, 128), a100()).value();
+  EXPECT_EQ(gemm.blocks_per_sm, 2);
+  EXPECT_EQ(gemm.limit, OccupancyLimit::shared_memory);
   // 144 KiB + 1: one block of 8 warps.
-  const auto large = compute_occupancy(launch(168, 144 * 1024, 256), a100());
-  ASSERT_TRUE(large);
-  EXPECT_EQ(large->blocks_per_sm, 1);
-  EXPECT_DOUBLE_EQ(large->theoretical_pct, 12.5);
+  const auto large = compute_occupancy(launch(168, 144 * 1024, 256), a100()).value();
+  EXPECT_EQ(large.blocks_per_sm, 1);
+  EXPECT_DOUBLE_EQ(large.theoretical_pct, 12.5);
 }
 
 TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
-  const auto threads = compute_occupancy(launch(16, 0, 1024), v100());
-  ASSERT_TRUE(threads);
-  EXPECT_EQ(threads->blocks_per_sm, 2);
-  EXPECT_EQ(threads->limit, OccupancyLimit::threads);
-  EXPECT_DOUBLE_EQ(threads->theoretical_pct, 100);
-  const auto blocks = compute_occupancy(launch(16, 0, 32), v100());
-  ASSERT_TRUE(blocks);
-  EXPECT_EQ(blocks->blocks_per_sm, 32);
-  EXPECT_EQ(blocks->limit, OccupancyLimit::blocks);
-  EXPECT_DOUBLE_EQ(blocks->theoretical_pct, 50);
+  const auto threads = compute_occupancy(launch(16, 0, 1024), v100()).value();
+  EXPECT_EQ(threads.blocks_per_sm, 2);
+  EXPECT_EQ(threads.limit, OccupancyLimit::threads);
+  EXPECT_DOUBLE_EQ(threads.theoretical_pct, 100);
+  const auto blocks = compute_occupancy(launch(16, 0, 32), v100()).value();
+  EXPECT_EQ(blocks.blocks_per_sm, 32);
+  EXPECT_EQ(blocks.limit, OccupancyLimit::blocks);
+  EXPECT_DOUBLE_EQ(blocks.theoretical_pct, 50);
 }
 
 TEST(Occupancy, IsUnknownWithoutRegistersOrWithAContradiction) {

@@ -10,13 +10,7 @@
 
 namespace epilogue::trace::op_rooflines_test {
 
-using testing::a100;
-using testing::GemmTrace;
-using testing::has_real_trace;
-using testing::kBf16;
-using testing::real_trace_path;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 OpProblem problem(std::string_view op, const std::vector<OpInput>& inputs) {
   return op_problem(op, inputs).value();

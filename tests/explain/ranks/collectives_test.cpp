@@ -7,8 +7,7 @@
 
 namespace epilogue::trace::collectives_test {
 
-using testing::GpuTrace;
-using testing::tensor;
+using namespace testing;
 
 constexpr char kAllReduce[] = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)";
 

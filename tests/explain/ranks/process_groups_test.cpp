@@ -7,9 +7,7 @@
 
 namespace epilogue::trace::process_groups_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 constexpr int64_t kSpan = 1000 * kUs;
 
@@ -68,22 +66,18 @@ TEST(ProcessGroups, StagesHaveTheTimesOfTheirRanks) {
 }
 
 TEST(ProcessGroups, AnUnevenPipelineNamesTheStageThatWorksMost) {
-  const RanksExplanation e =
-      explained(rank_of(0, 900, 0, "mesh_pp"), rank_of(1, 600, 300, "mesh_pp"));
-  const Finding* f = find_finding(e, "pipeline-bubbles");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "the pipeline of 2 stages stands still for up to 24.9 % of the time");
-  EXPECT_NE(f->action.find("give stage 0 fewer layers"), std::string::npos) << f->action;
-  EXPECT_EQ(f->cost_us, 249);
+  const Finding f =
+      finding_of(explained(rank_of(0, 900, 0, "mesh_pp"), rank_of(1, 600, 300, "mesh_pp")),
+                 "pipeline-bubbles");
+  EXPECT_EQ(f.title, "the pipeline of 2 stages stands still for up to 24.9 % of the time");
+  EXPECT_HAS(f.action, "give stage 0 fewer layers");
+  EXPECT_EQ(f.cost_us, 249);
 }
 
 TEST(ProcessGroups, AnEvenPipelineAsksForMoreMicroBatches) {
-  const Finding* f = nullptr;
   const RanksExplanation e = explained(rank_of(0, 800, 100, "PIPELINE_MODEL_PARALLEL_GROUP"),
                                        rank_of(1, 790, 110, "PIPELINE_MODEL_PARALLEL_GROUP"));
-  f = find_finding(e, "pipeline-bubbles");
-  ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->action.find("more micro-batches"), std::string::npos) << f->action;
+  EXPECT_HAS(finding_of(e, "pipeline-bubbles").action, "more micro-batches");
 }
 
 TEST(ProcessGroups, FiveOfAHundredAreALossAndLessIsNot) {

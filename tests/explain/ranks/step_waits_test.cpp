@@ -7,10 +7,7 @@
 
 namespace epilogue::trace::step_waits_test {
 
-using testing::find_finding;
-using testing::GpuTrace;
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 constexpr char kReduce[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 constexpr int64_t kStep = 1000 * kUs;
@@ -125,9 +122,8 @@ TEST(StepWaits, CollectivesOfCpusAreMatchedByNameAndOrder) {
   ASSERT_EQ(e.collectives.steps.size(), 3u);
   EXPECT_EQ(e.collectives.steps[0].last_rank, 1);
   EXPECT_EQ(e.collectives.steps[0].lost_ns, 300 * kUs) << "rank 0 is in no op meanwhile";
-  const Finding* f = find_finding(e, "straggler");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title, "rank 1 arrives last: rank 0 waits 900 us in collectives");
+  const Finding f = finding_of(e, "straggler");
+  EXPECT_EQ(f.title, "rank 1 arrives last: rank 0 waits 900 us in collectives");
   ASSERT_NE(find_finding(e, "communication-overlap"), nullptr);
   EXPECT_EQ(find_finding(e, "communication-overlap")->title,
             "0 % of the communication runs beside ops");
@@ -135,14 +131,12 @@ TEST(StepWaits, CollectivesOfCpusAreMatchedByNameAndOrder) {
 
 // Rank 1 is the last in one of two steps and waits 97 us itself in the other.
 TEST(StepWaits, ARankThatWaitsItselfIsNotTheOneThatArrivesLast) {
-  const RanksExplanation e = gloo_run({250, 10}, {50, 107});
-  const Finding* f = find_finding(e, "straggler");
-  ASSERT_NE(f, nullptr);
+  const Finding f = finding_of(gloo_run({250, 10}, {50, 107}), "straggler");
   EXPECT_EQ(
-      f->title,
+      f.title,
       "the ranks wait for each other in collectives: rank 0 200 us, rank 1 97.0 us; none is always "
       "the last");
-  EXPECT_FALSE(f->saving_us);
+  EXPECT_FALSE(f.saving_us);
 }
 
 TEST(StepWaits, RanksThatArriveTogetherHaveNoLast) {
@@ -157,15 +151,14 @@ TEST(StepWaits, RanksThatArriveTogetherHaveNoLast) {
 
 TEST(PersistentStraggler, IsTheSameInThreeOfFourSteps) {
   const RanksExplanation e = explained(run_of({{10, 10, 10, 60}, {70, 50, 40, 10}}));
-  const Finding* f = find_finding(e, "persistent-straggler");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(e, "persistent-straggler");
+  EXPECT_EQ(f.title,
             "rank 0 is the last in 3 of 4 steps: the others lose 130 us of 4.00 ms (3.2 %)");
-  EXPECT_EQ(f->evidence[0],
+  EXPECT_EQ(f.evidence[0],
             "the last: rank 0 in 3 steps, 130 us lost to it; rank 1 in 1 step, 50.0 us lost to it");
-  EXPECT_EQ(f->evidence[1], "most is lost in step 5: 60.0 us of 1.00 ms, to rank 0");
-  EXPECT_EQ(f->cost_us, 130);
-  EXPECT_EQ(f->saving_us, 130);
+  EXPECT_EQ(f.evidence[1], "most is lost in step 5: 60.0 us of 1.00 ms, to rank 0");
+  EXPECT_EQ(f.cost_us, 130);
+  EXPECT_EQ(f.saving_us, 130);
   EXPECT_EQ(find_finding(e, "changing-stragglers"), nullptr);
 }
 
@@ -183,21 +176,18 @@ TEST(PersistentStraggler, SavesNothingKnownWhereRanksAreMissing) {
   std::vector<GpuTrace> traces;
   traces.push_back(rank_of(0, 4, {10, 10, 10}));
   traces.push_back(rank_of(2, 4, {90, 90, 90}));
-  const RanksExplanation e = explained(traces);
-  const Finding* f = find_finding(e, "persistent-straggler");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->cost_us, 240);
-  EXPECT_FALSE(f->saving_us);
-  EXPECT_EQ(f->evidence[2], "ranks that are not compared may arrive later still");
+  const Finding f = finding_of(explained(traces), "persistent-straggler");
+  EXPECT_EQ(f.cost_us, 240);
+  EXPECT_FALSE(f.saving_us);
+  EXPECT_EQ(f.evidence[2], "ranks that are not compared may arrive later still");
 }
 
 TEST(ChangingStragglers, NoRankIsTheLastInThreeOfFourSteps) {
   const RanksExplanation e = explained(run_of({{10, 50, 10, 60}, {70, 10, 40, 10}}));
-  const Finding* f = find_finding(e, "changing-stragglers");
-  ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->title,
+  const Finding f = finding_of(e, "changing-stragglers");
+  EXPECT_EQ(f.title,
             "no rank is always the last: in 4 steps the others lose 180 us of 4.00 ms (4.5 %)");
-  EXPECT_EQ(f->saving_us, 180);
+  EXPECT_EQ(f.saving_us, 180);
   EXPECT_EQ(find_finding(e, "persistent-straggler"), nullptr);
   EXPECT_EQ(
       find_finding(explained(run_of({{10, 25, 10, 25}, {25, 10, 25, 10}})), "changing-stragglers"),

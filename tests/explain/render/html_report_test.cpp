@@ -18,11 +18,7 @@
 
 namespace epilogue::trace::html_report_test {
 
-using testing::block;
-using testing::from_base64;
-using testing::GpuTrace;
-using testing::gunzip;
-using testing::TraceBuilder;
+using namespace testing;
 
 std::string page_of(const Trace& trace, std::string title = {}, EmbeddedTrace embedded = {}) {
   const Links links = link(trace);

@@ -9,9 +9,7 @@
 
 namespace epilogue::trace::table_text_test {
 
-using testing::scalar;
-using testing::tensor;
-using testing::TraceBuilder;
+using namespace testing;
 
 // Each line with its end made visible.
 std::string lines(const std::string& table) {

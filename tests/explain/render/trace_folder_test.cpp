@@ -11,8 +11,7 @@
 namespace epilogue::trace::trace_folder_test {
 
 namespace fs = std::filesystem;
-using io_test::TempFolder;
-using io_test::write_bytes;
+using namespace io_test;
 
 // served/ beside what must not be served.
 class Served : public ::testing::Test {

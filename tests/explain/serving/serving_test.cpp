@@ -8,12 +8,7 @@
 
 namespace epilogue::trace::serving_test {
 
-using testing::GpuTrace;
-using testing::has_real_trace;
-using testing::kUs;
-using testing::real_trace_path;
-using testing::scalar;
-using testing::tensor;
+using namespace testing;
 
 // --- Graphs -------------------------------------------------------------------------------------
 
@@ -89,10 +84,9 @@ TEST(Graphs, OneOtherNameBetweenMatchesTakesThePlaceOfItsCounterpart) {
   other[5] = "gemm_o_of_another_tile";
   replay(t, other, 10'000 * kUs, correlation);
   const GraphReport report = report_of(t.trace);
-  const GraphOwner* owner = find_kernel(report, "gemm_o_of_another_tile");
-  ASSERT_NE(owner, nullptr);
-  EXPECT_EQ(owner->op, "op::gemm_o");
-  EXPECT_EQ(owner->confidence, Confidence::medium);  // 9 of 10 match
+  const GraphOwner& owner = test::found(find_kernel(report, "gemm_o_of_another_tile"));
+  EXPECT_EQ(owner.op, "op::gemm_o");
+  EXPECT_EQ(owner.confidence, Confidence::medium);  // 9 of 10 match
 }
 
 TEST(Graphs, AnInsertedKernelShiftsNoOther) {
@@ -110,9 +104,8 @@ TEST(Graphs, AnInsertedKernelShiftsNoOther) {
     ASSERT_NE(owner, nullptr) << kernel;
     EXPECT_EQ(owner->op, "op::" + kernel);
   }
-  const GraphOwner* extra = find_kernel(report, "only_in_the_graph");
-  ASSERT_NE(extra, nullptr);
-  EXPECT_EQ(extra->source, GraphSource::none);
+  const GraphOwner& extra = test::found(find_kernel(report, "only_in_the_graph"));
+  EXPECT_EQ(extra.source, GraphSource::none);
 }
 
 TEST(Graphs, AnotherOrderNamesNothing) {
@@ -164,17 +157,15 @@ TEST(Graphs, ACaptureOfRocmNamesKernelsModulesAndFrames) {
   int64_t correlation = 0;
   replay(t, kLayer, 0, correlation);
   const GraphReport report = report_of(t.trace, &reference);
-  const GraphOwner* first = find_kernel(report, "norm_a");
-  ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->op, "op::norm_a");
-  EXPECT_EQ(first->module, "Attention_3");
-  EXPECT_EQ(first->frame, "model.py(12): attend");
-  EXPECT_EQ(first->source, GraphSource::capture);
-  EXPECT_EQ(first->confidence, Confidence::high);
-  const GraphOwner* last = find_kernel(report, "gemm_down");
-  ASSERT_NE(last, nullptr);
-  EXPECT_EQ(last->module, "Model_0");
-  EXPECT_EQ(last->frame, "");
+  const GraphOwner& first = test::found(find_kernel(report, "norm_a"));
+  EXPECT_EQ(first.op, "op::norm_a");
+  EXPECT_EQ(first.module, "Attention_3");
+  EXPECT_EQ(first.frame, "model.py(12): attend");
+  EXPECT_EQ(first.source, GraphSource::capture);
+  EXPECT_EQ(first.confidence, Confidence::high);
+  const GraphOwner& last = test::found(find_kernel(report, "gemm_down"));
+  EXPECT_EQ(last.module, "Model_0");
+  EXPECT_EQ(last.frame, "");
 }
 
 GpuTrace capture_of_cuda(size_t launches) {
@@ -198,10 +189,9 @@ TEST(Graphs, ACaptureOfCudaNamesByTheNumberOfLaunches) {
   const GraphReference reference(same.trace, link(same.trace));
   const GraphReport report = report_of(t.trace, &reference);
   for (size_t i = 0; i < kLayer.size(); ++i) {
-    const GraphOwner* owner = find_kernel(report, kLayer[i]);
-    ASSERT_NE(owner, nullptr);
-    EXPECT_EQ(owner->op, "op::" + std::to_string(i));
-    EXPECT_EQ(owner->confidence, Confidence::medium);
+    const GraphOwner& owner = test::found(find_kernel(report, kLayer[i]));
+    EXPECT_EQ(owner.op, "op::" + std::to_string(i));
+    EXPECT_EQ(owner.confidence, Confidence::medium);
   }
   const GpuTrace more = capture_of_cuda(kLayer.size() + 1);
   const GraphReference other(more.trace, link(more.trace));
@@ -217,61 +207,54 @@ TEST(Graphs, AnnotationsOfNodesComeFirst) {
   const Trace trace = read_trace_text(text, "made").value();
   EXPECT_TRUE(trace.import.repairs.empty());
   const GraphReport report = report_of(trace);
-  const GraphOwner* k1 = find_kernel(report, "k1");
-  ASSERT_NE(k1, nullptr);
-  EXPECT_EQ(k1->op, "attention");
-  EXPECT_EQ(k1->module, "layers.0.attn");
-  EXPECT_EQ(k1->source, GraphSource::annotation);
-  EXPECT_EQ(k1->device_ns, 4000);
-  const GraphOwner* k2 = find_kernel(report, "k2");
-  ASSERT_NE(k2, nullptr);
-  EXPECT_EQ(k2->source, GraphSource::none);
+  const GraphOwner& k1 = test::found(find_kernel(report, "k1"));
+  EXPECT_EQ(k1.op, "attention");
+  EXPECT_EQ(k1.module, "layers.0.attn");
+  EXPECT_EQ(k1.source, GraphSource::annotation);
+  EXPECT_EQ(k1.device_ns, 4000);
+  const GraphOwner& k2 = test::found(find_kernel(report, "k2"));
+  EXPECT_EQ(k2.source, GraphSource::none);
 }
 
 // --- Labels -------------------------------------------------------------------------------------
 
 TEST(StepLabels, AreReadOfVllm) {
-  const auto prefill = parse_step_label("execute_context_1(888_788544)_generation_0(0)");
-  ASSERT_TRUE(prefill);
-  EXPECT_EQ(prefill->server, "vLLM");
-  EXPECT_EQ(prefill->phase, ServingPhase::prefill);
-  EXPECT_EQ(prefill->requests, 1);
-  EXPECT_EQ(prefill->prefill_tokens, 888);
-  const auto decode = parse_step_label(
-      "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)");
-  ASSERT_TRUE(decode);
-  EXPECT_EQ(decode->phase, ServingPhase::decode);
-  EXPECT_EQ(decode->requests, 32);
-  EXPECT_EQ(decode->decode_tokens, 32);
-  EXPECT_EQ(decode->context_tokens, 55086);
-  const auto mixed = parse_step_label("execute_context_2(512)_generation_30(30)");
-  ASSERT_TRUE(mixed);
-  EXPECT_EQ(mixed->phase, ServingPhase::mixed);
-  EXPECT_EQ(mixed->requests, 32);
-  EXPECT_EQ(mixed->prefill_tokens, 512);
-  EXPECT_EQ(mixed->decode_tokens, 30);
-  const auto old = parse_step_label("execute_new_0_cached_8");
-  ASSERT_TRUE(old);
-  EXPECT_EQ(old->phase, ServingPhase::decode);
-  EXPECT_EQ(old->requests, 8);
+  const auto prefill = parse_step_label("execute_context_1(888_788544)_generation_0(0)").value();
+  EXPECT_EQ(prefill.server, "vLLM");
+  EXPECT_EQ(prefill.phase, ServingPhase::prefill);
+  EXPECT_EQ(prefill.requests, 1);
+  EXPECT_EQ(prefill.prefill_tokens, 888);
+  const auto decode =
+      parse_step_label(
+          "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)")
+          .value();
+  EXPECT_EQ(decode.phase, ServingPhase::decode);
+  EXPECT_EQ(decode.requests, 32);
+  EXPECT_EQ(decode.decode_tokens, 32);
+  EXPECT_EQ(decode.context_tokens, 55086);
+  const auto mixed = parse_step_label("execute_context_2(512)_generation_30(30)").value();
+  EXPECT_EQ(mixed.phase, ServingPhase::mixed);
+  EXPECT_EQ(mixed.requests, 32);
+  EXPECT_EQ(mixed.prefill_tokens, 512);
+  EXPECT_EQ(mixed.decode_tokens, 30);
+  const auto old = parse_step_label("execute_new_0_cached_8").value();
+  EXPECT_EQ(old.phase, ServingPhase::decode);
+  EXPECT_EQ(old.requests, 8);
 }
 
 TEST(StepLabels, AreReadOfSglang) {
-  const auto decode = parse_step_label("step[DECODE bs=32]");
-  ASSERT_TRUE(decode);
-  EXPECT_EQ(decode->server, "SGLang");
-  EXPECT_EQ(decode->phase, ServingPhase::decode);
-  EXPECT_EQ(decode->requests, 32);
-  EXPECT_EQ(decode->decode_tokens, 32);
-  const auto prefill = parse_step_label("step[prefill bs=2 toks=4096]");
-  ASSERT_TRUE(prefill);
-  EXPECT_EQ(prefill->phase, ServingPhase::prefill);
-  EXPECT_EQ(prefill->prefill_tokens, 4096);
-  const auto mixed = parse_step_label("step[mixed bs=9 ext=256 dec=8]");
-  ASSERT_TRUE(mixed);
-  EXPECT_EQ(mixed->phase, ServingPhase::mixed);
-  EXPECT_EQ(mixed->prefill_tokens, 256);
-  EXPECT_EQ(mixed->decode_tokens, 8);
+  const auto decode = parse_step_label("step[DECODE bs=32]").value();
+  EXPECT_EQ(decode.server, "SGLang");
+  EXPECT_EQ(decode.phase, ServingPhase::decode);
+  EXPECT_EQ(decode.requests, 32);
+  EXPECT_EQ(decode.decode_tokens, 32);
+  const auto prefill = parse_step_label("step[prefill bs=2 toks=4096]").value();
+  EXPECT_EQ(prefill.phase, ServingPhase::prefill);
+  EXPECT_EQ(prefill.prefill_tokens, 4096);
+  const auto mixed = parse_step_label("step[mixed bs=9 ext=256 dec=8]").value();
+  EXPECT_EQ(mixed.phase, ServingPhase::mixed);
+  EXPECT_EQ(mixed.prefill_tokens, 256);
+  EXPECT_EQ(mixed.decode_tokens, 8);
   EXPECT_EQ(parse_step_label("step[idle]")->phase, ServingPhase::other);
 }
 

@@ -6,9 +6,7 @@
 
 namespace epilogue::trace::flops_test {
 
-using testing::scalar;
-using testing::tensor;
-using testing::tensor_list;
+using namespace testing;
 using Inputs = std::vector<OpInput>;
 
 TEST(TorchFlops, MatrixProducts) {

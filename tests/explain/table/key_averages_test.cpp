@@ -6,9 +6,7 @@
 
 namespace epilogue::trace::key_averages_test {
 
-using testing::scalar;
-using testing::tensor;
-using testing::TraceBuilder;
+using namespace testing;
 
 // The only row of that name (on that side).
 Row row(const KeyAverages& averages, std::string_view name, RowDevice device = RowDevice::cpu) {

@@ -8,8 +8,7 @@
 
 namespace epilogue::trace::selection_times_test {
 
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 // The host runs ahead: step 2's window is filled with work of step 1, of before the recording, and
 // ends before most of its own runs. In microseconds:

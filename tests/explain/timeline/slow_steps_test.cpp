@@ -7,8 +7,7 @@
 
 namespace epilogue::trace::slow_steps_test {
 
-using testing::kUs;
-using testing::TraceBuilder;
+using namespace testing;
 
 // A step with four ops one after another, and time in no op.
 struct StepOps {

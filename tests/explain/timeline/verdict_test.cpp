@@ -7,8 +7,7 @@
 
 namespace epilogue::trace::verdict_test {
 
-using testing::GpuTrace;
-using testing::kUs;
+using namespace testing;
 
 Verdicts judged(const GpuTrace& b) { return judge_time(b.trace, link(b.trace)); }
 

@@ -95,8 +95,7 @@ TEST(Autocast, CastsInputsOutsideTheOp) {
   }
   EXPECT_EQ(tree.text,
             "aten::to(aten::_to_copy(*)) aten::to(aten::_to_copy(*)) "
-            "aten::linear(aten::t(aten::transpose(aten::as_strided)) "
-            "aten::matmul(aten::mm(*)))");
+            "aten::linear(aten::t(aten::transpose(aten::as_strided)) aten::matmul(aten::mm(*)))");
 }
 
 TEST(Autocast, CastsAWeightOncePerRegionAndActivationsEachTime) {

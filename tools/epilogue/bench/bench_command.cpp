@@ -64,9 +64,7 @@ void require_plausible(const BenchFlags& o) {
 int run_bench_command(BenchFlags o) {
   require_plausible(o);
   WorkloadOptions& workload = o.bench.workload;
-  BenchRun run;
-  run.kind = workload.kind;
-  run.dtype = workload.dtype;
+  BenchRun run = {.kind = workload.kind, .dtype = workload.dtype};
   std::vector<int64_t> sizes = {0};
   if (o.sweep) {
     const Sweep sweep = sweep_of(workload.kind);

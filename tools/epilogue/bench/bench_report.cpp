@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "bench/harness.h"
 #include "epilogue/runtime.h"
@@ -192,7 +193,7 @@ std::string bench_json(const BenchRun& run) {
     out["plot"] = run.plot_file;
     out["table"] = run.table_file;
   }
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 }  // namespace

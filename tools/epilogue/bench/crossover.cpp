@@ -75,9 +75,7 @@ Crossover measure_crossover(const WorkloadOptions& base, const std::vector<int64
     run.out_dir = out_dir;
     const ProfileRun profile = run_profile(workload, run);
     const auto steps = static_cast<double>(run.schedule.active);
-    CrossoverRow row;
-    row.size = size;
-    row.kernel_us = quantity(profile, "kernel_us_per_step");
+    CrossoverRow row = {.size = size, .kernel_us = quantity(profile, "kernel_us_per_step")};
     row.dispatch_us = std::max(
         quantity(profile, "host_us_per_step") - profile.recorder_overhead_ns * 1e-3 / steps, 1e-3);
     const auto n = static_cast<double>(size);

@@ -120,8 +120,7 @@ std::string curve(const Series& series, const Axis& x, const Axis& y) {
     if (!x.shows(px) || !y.shows(py)) continue;
     points += fmt::format("{:.1f},{:.1f} ", x.at(px), y.at(py));
     dots += fmt::format(
-        "<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='{}'><title>{}: {:g}, {:g}"
-        "</title></circle>",
+        "<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='{}'><title>{}: {:g}, {:g}</title></circle>",
         x.at(px), y.at(py), escape(series.color), escape(series.name), px, py);
   }
   return fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='2'/>{}\n", points,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "epilogue/autograd.h"
 #include "epilogue/compile.h"
@@ -67,7 +68,7 @@ std::string compile_json(const CompileFlags& o, const Workload& w, const Compile
                           {"chosen", c.is_chosen}});
   out["plan"] = compiled.dump(CompiledDump::plan);
   if (!o.dump.empty()) out["dump"] = dump_text(compiled, o.dump);
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 std::string notes_markdown(const Compiled& compiled) {

@@ -7,10 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "explain/answer/expectations.h"
+#include "base/json.h"
 #include "base/units.h"
-#include "measure/machine_facts.h"
+#include "explain/answer/expectations.h"
 #include "explain/render/document.h"
+#include "measure/machine_facts.h"
 #include "tools/epilogue/arguments.h"
 #include "tools/epilogue/command.h"
 #include "tools/epilogue/profile/machine.h"
@@ -79,10 +80,8 @@ std::string memory_text(const trace::DeviceMemory& m) {
 
 std::string profile_json(const ProfileFlags& o, const Workload& workload, const ProfileRun& run,
                          const std::vector<trace::Judgement>& judgements) {
-  trace::TableOptions table;
-  table.sort_by = o.run.sort_by;
-  table.row_limit = o.run.row_limit;
-  nlohmann::json out = nlohmann::json::parse(trace::table_json(run.averages, table));
+  trace::TableOptions table = {.sort_by = o.run.sort_by, .row_limit = o.run.row_limit};
+  nlohmann::json out = parse_json_or_throw(trace::table_json(run.averages, table));
   out["schema_version"] = kSchemaVersion;
   out["tag"] = run.tag;
   out["workload"] = workload.description;
@@ -94,7 +93,7 @@ std::string profile_json(const ProfileFlags& o, const Workload& workload, const 
   auto& quantities = out["quantities"];
   for (const trace::Quantity& q : run.quantities)
     quantities[q.name] = q.value ? nlohmann::json(*q.value) : nlohmann::json();
-  return out.dump(2) + "\n";
+  return json_text(out, 2) + "\n";
 }
 
 std::string summary(const ProfileRun& run) {
@@ -117,9 +116,7 @@ std::string summary(const ProfileRun& run) {
 trace::Document profile_document(const ProfileFlags& o, const Workload& workload,
                                  const ProfileRun& run,
                                  const std::vector<trace::Judgement>& judgements) {
-  trace::TableOptions table;
-  table.sort_by = o.run.sort_by;
-  table.row_limit = o.run.row_limit;
+  trace::TableOptions table = {.sort_by = o.run.sort_by, .row_limit = o.run.row_limit};
   std::string lines = summary(run);
   for (const trace::Judgement& j : judgements)
     lines += fmt::format("expected {}: {} (found {})\n", j.expectation.text,

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/progress.h"
 #include "base/units.h"
@@ -35,8 +36,7 @@ std::string settings_in(const std::string& trace_file) {
   const Result<trace::Trace> trace = trace::read_trace(trace_file);
   if (!trace) return kUnknown;
   for (const auto& [key, json] : trace.value().metadata)
-    if (const auto text = nlohmann::json::parse(json, nullptr, false);
-        key == kSettingsKey && text.is_string())
+    if (const auto text = parse_json(json); key == kSettingsKey && text.is_string())
       return text.get<std::string>();
   return kUnknown;
 }
@@ -87,7 +87,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
   };
   profiler::Profile prof(options);
   for (const auto& [key, json] : o.metadata) prof.add_metadata_json(key, json);
-  prof.add_metadata_json(kSettingsKey, nlohmann::json(workload.description).dump());
+  prof.add_metadata_json(kSettingsKey, json_text(nlohmann::json(workload.description)));
   prof.start();
   for (int64_t i = 0; i < steps; ++i) {
     {
@@ -103,9 +103,7 @@ ProfileRun run_profile(const Workload& workload, const ProfileRunOptions& o) {
   if (result.averages.rows.empty())
     throw Error("[profile] expected a schedule that records at least one step, got none");
 
-  trace::TableOptions table;
-  table.sort_by = o.sort_by;
-  table.row_limit = o.row_limit;
+  trace::TableOptions table = {.sort_by = o.sort_by, .row_limit = o.row_limit};
   result.table = trace::format_table(result.averages, table);
   if (auto s = write_file(result.table_file, result.table); !s)
     throw Error("[profile] " + s.failure().message);

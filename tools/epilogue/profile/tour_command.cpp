@@ -14,6 +14,7 @@
 
 #include "base/caches.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "bench/harness.h"
@@ -91,12 +92,11 @@ std::vector<TourStop> tour_stops(const TourOptions& o) {
       "Two ops, two kernels: aten::mm and aten::add. The time of a step beyond its kernels is "
       "dispatch: shape rules, allocation, the choice of a kernel.",
       on_images("matmul-add", o)};
-  TourStop linear{
-      "nn.Linear",
-      "aten::linear dispatches aten::t, which only swaps strides and launches nothing, then "
-      "aten::addmm: one kernel. The bias is added while the product is written (its name "
-      "ends in _bias).",
-      on_images("linear", o)};
+  TourStop linear{"nn.Linear",
+                  "aten::linear dispatches aten::t, which only swaps strides and launches nothing, "
+                  "then aten::addmm: one kernel. The bias is added while the product is written "
+                  "(its name ends in _bias).",
+                  on_images("linear", o)};
   linear.workload.out_dim = 256;
   TourStop mlp{
       "the GeGLU MLP, eager",
@@ -362,8 +362,8 @@ FusionStory tell_fusion(const std::array<ProfileRun, 3>& runs, const Workload& w
   story.json = {{"modes", costs_json(costs)},
                 {"predicted_saving_us", predicted_us},
                 {"saved_us", saved_us},
-                {"eager_to_compile", nlohmann::json::parse(trace::diff_json(to_compiled))},
-                {"compile_to_fused", nlohmann::json::parse(trace::diff_json(to_fused))},
+                {"eager_to_compile", parse_json_or_throw(trace::diff_json(to_compiled))},
+                {"compile_to_fused", parse_json_or_throw(trace::diff_json(to_fused))},
                 {"page", page}};
   return story;
 }
@@ -373,9 +373,7 @@ struct TourFlags : TourOptions {
 };
 
 void require_images() {
-  FashionMnistOptions probe;
-  probe.train = false;
-  probe.max_images = 1;
+  FashionMnistOptions probe = {.train = false, .max_images = 1};
   if (auto data = load_fashion_mnist(probe); !data) throw Error("[tour] " + data.failure().message);
 }
 
@@ -394,10 +392,7 @@ nlohmann::json stop_json(const TourStop& stop, const Workload& workload, const P
 Crossover run_crossover(const TourFlags& o) {
   std::vector<int64_t> sizes = {4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
   if (o.quick) sizes.resize(8);  // to 512
-  WorkloadOptions base;
-  base.dtype = "f32";
-  base.device = o.device;
-  base.threads = o.threads;
+  WorkloadOptions base = {.dtype = "f32", .device = o.device, .threads = o.threads};
   return measure_crossover(base, sizes, o.out_dir, [](int64_t) {});
 }
 
@@ -465,7 +460,7 @@ int run_tour_command(const TourFlags& o) {
           bold("What one may conclude") + "\n"),
       trace::Bullets{{{fusion.conclusion, {}}, {crossover_sentence(crossover), {}}}}};
   json["conclusions"] = {fusion.conclusion, crossover_sentence(crossover)};
-  end.json = [&json] { return json.dump(2) + "\n"; };
+  end.json = [&json] { return json_text(json, 2) + "\n"; };
   print(end, o.format);
   return kExitFine;
 }

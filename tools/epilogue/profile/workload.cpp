@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "epilogue/autograd.h"
 #include "epilogue/fused.h"
 #include "epilogue/io.h"
@@ -67,9 +69,9 @@ std::string name_in(const nlohmann::json& config) {
 }
 
 std::string name_beside(const std::string& weights) {
-  std::ifstream file(std::filesystem::path(weights).parent_path() / "config.json");
-  if (!file) return "";
-  return name_in(nlohmann::json::parse(file, nullptr, false));
+  const auto text =
+      read_file((std::filesystem::path(weights).parent_path() / "config.json").string());
+  return text ? name_in(parse_json(text.value())) : "";
 }
 
 // `asked` (--activation, if it was given) where it fits the MLP's shape; else what the config.json
@@ -383,9 +385,7 @@ void add_common_flags(CLI::App& app, WorkloadOptions& o) {
 }  // namespace
 
 MlpSetup set_up_mlp(const WorkloadOptions& o, DType dtype) {
-  nn::MlpConfig config;
-  config.hidden = o.hidden;
-  config.layers = o.layers;
+  nn::MlpConfig config = {.hidden = o.hidden, .layers = o.layers};
   std::optional<nn::Activation> asked;
   if (o.activation) asked = nn::parse_activation(*o.activation);
   config.activation = asked.value_or(config.activation);

@@ -38,10 +38,7 @@ TrainData fashion_mnist(const TrainRun& run) {
 }
 
 train::TableOptions table_options(const TrainRun& run) {
-  train::TableOptions options;
-  options.target = run.target;
-  options.held_out = run.held_out;
-  options.seed = run.seed;
+  train::TableOptions options = {.target = run.target, .held_out = run.held_out, .seed = run.seed};
   if (run.task != "auto")
     options.task = run.task == "regression" ? Task::regression : Task::classification;
   options.ignore = run.ignore;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "tools/epilogue/bench/svg_plot.h"
 
 namespace epilogue::tool {
@@ -61,7 +62,7 @@ MetricsLog::MetricsLog(const std::string& path, int64_t step) : path_(path) {
     std::istringstream lines(before.value());
     for (std::string text; std::getline(lines, text);) {
       // A process that was killed may have left half a line.
-      const json line = json::parse(text, nullptr, false);
+      const json line = parse_json(text);
       if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer() ||
           line["step"].get<int64_t>() > step)
         continue;
@@ -91,7 +92,7 @@ void MetricsLog::add(const LiveRun& run, const train::StepReport& r, double imag
     line["loss_scale"] = number(r.scale);
     line["skipped"] = r.skipped;
   }
-  write(line.dump() + "\n");
+  write(json_text(line) + "\n");
 }
 
 void MetricsLog::add(const LiveRun& run, const EpochScore& r) {
@@ -108,7 +109,7 @@ void MetricsLog::add(const LiveRun& run, const EpochScore& r) {
     line["test_r2"] = number(r.test_score);
     line["test_rmse"] = number(r.test_rmse);
   }
-  write(line.dump() + "\n");
+  write(json_text(line) + "\n");
   epochs_.push_back(r);
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "epilogue/base/error.h"
@@ -217,8 +218,7 @@ train::ModelDescription description_of(const LiveRun& run) {
 void export_model(const LiveRun& run, const std::string& path) {
   using nlohmann::json;
   // Names that are not UTF-8 must not stop an export.
-  const std::string flags =
-      json(to_text(run.recorded_run())).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string flags = json_text_of_names(json(to_text(run.recorded_run())));
   if (auto s = train::save_model(path, run.network(), description_of(run), {{"run", flags}}); !s)
     throw Error("[train] " + s.failure().message);
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "epilogue/trace/explain.h"
@@ -94,8 +95,7 @@ std::string verdict_text(const RanksExplanation& ranks) {
 // `columns`: the timeline's; `trace`: gzip of the trace.
 std::string page_of(const nlohmann::ordered_json& data, std::string_view verdict,
                     std::string_view columns, std::string_view trace) {
-  const std::string json =
-      data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const std::string json = json_text_of_names(data);
   const auto title = data["title"].get<std::string>();
   return filled(page_template().text, {{"csp", content_security_policy()},
                                        {"title", html_escaped(title)},

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "epilogue/trace/report.h"
 #include "epilogue/trace/table.h"
 #include "explain/render/html/page_sink.h"
@@ -185,7 +186,7 @@ Json page_data(const HtmlReportInput& input, Json timeline) {
                {"critical_path_pieces", path_pieces_json(input.explanation.critical_path)},
                {"timeline", std::move(timeline)}};
   if (input.diff != nullptr) {
-    data["diff"] = Json::parse(diff_json(*input.diff));
+    data["diff"] = parse_ordered_json(diff_json(*input.diff));
     data["before_path"] = file_name(input.before_path);
   }
   if (!input.ranks_page.empty()) data["ranks_page"] = input.ranks_page;

@@ -123,12 +123,7 @@ std::vector<float> run_into(const Case& c, GemmCall call) {
 }
 
 GemmCall call_of(const Case& c, const Matrix& a, const Matrix& b, const Matrix& bias) {
-  GemmCall call;
-  call.m = c.m;
-  call.n = c.n;
-  call.k = c.k;
-  call.a = a.operand();
-  call.b = b.operand();
+  GemmCall call = {.m = c.m, .n = c.n, .k = c.k, .a = a.operand(), .b = b.operand()};
   if (c.bias != '0') call.bias = bias.operand();
   call.alpha = c.alpha;
   call.beta = c.beta;
@@ -266,12 +261,7 @@ TEST(Gemm, AccumulatesIntoC) {
       const Matrix b = make(k, 75, FloatType::f32, Layout::row_major, 2);
       Matrix c(21, 75, FloatType::f32, 75, 1, 3);
       const Matrix before = c;
-      GemmCall call;
-      call.m = 21;
-      call.n = 75;
-      call.k = k;
-      call.a = a.operand();
-      call.b = b.operand();
+      GemmCall call = {21, 75, k, a.operand(), b.operand()};
       call.bias = c.operand();
       call.c = c.bytes.data();
       call.c_row_stride = 75;
@@ -338,12 +328,7 @@ TEST(Gemm, NanAndInfinityReachExactlyTheirRowsAndColumns) {
       const float infinity = std::numeric_limits<float>::infinity();
       std::memcpy(a.bytes.data() + (2 * k + 3) * 4, &infinity, 4);
       std::vector<float> out(static_cast<size_t>(m * n));
-      GemmCall call;
-      call.m = m;
-      call.n = n;
-      call.k = k;
-      call.a = a.operand();
-      call.b = b.operand();
+      GemmCall call = {m, n, k, a.operand(), b.operand()};
       call.c = out.data();
       call.c_row_stride = n;
       gemm(call);
@@ -368,12 +353,7 @@ TEST(Gemm, BetaZeroDoesNotReadTheBias) {
     const Matrix b = make(5, 9, FloatType::f32, Layout::row_major, 2);
     const std::vector<float> poison(9, std::numeric_limits<float>::quiet_NaN());
     std::vector<float> out(90);
-    GemmCall call;
-    call.m = 10;
-    call.n = 9;
-    call.k = 5;
-    call.a = a.operand();
-    call.b = b.operand();
+    GemmCall call = {10, 9, 5, a.operand(), b.operand()};
     call.bias = {poison.data(), FloatType::f32, 0, 1};
     call.beta = 0.0F;
     call.c = out.data();
@@ -394,12 +374,7 @@ TEST(Gemm, SixteenBitResultsAreRoundedOnce) {
     std::vector<float> wide(static_cast<size_t>(m * n));
     std::vector<uint16_t> narrow(wide.size());
     std::vector<uint16_t> expected(wide.size());
-    GemmCall call;
-    call.m = m;
-    call.n = n;
-    call.k = k;
-    call.a = a.operand();
-    call.b = b.operand();
+    GemmCall call = {m, n, k, a.operand(), b.operand()};
     call.c = wide.data();
     call.c_row_stride = n;
     gemm(call);

@@ -9,12 +9,7 @@ namespace epilogue::simd::plan_test {
 
 // y = x W^T: W is [n, k] row-major.
 GemmCall linear(int64_t m, int64_t k, int64_t n, FloatType type) {
-  GemmCall call;
-  call.m = m;
-  call.n = n;
-  call.k = k;
-  call.a = {nullptr, type, k, 1};
-  call.b = {nullptr, type, 1, k};
+  GemmCall call = {m, n, k, {nullptr, type, k, 1}, {nullptr, type, 1, k}};
   call.c_type = type;
   call.c_row_stride = n;
   return call;
