@@ -162,8 +162,8 @@ def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Names
     """Its config, a model of one process, and the plan: by columns (True) or rows."""
     hidden = 64 if options.tiny else options.hidden
     config = transformers.LlamaConfig(
-        vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers, num_attention_heads=16,
-        num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
+        vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers,
+        num_attention_heads=max(16, hidden // 64), num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(0)
     plan: "dict[str, bool]" = {}
@@ -193,41 +193,47 @@ def _median_of(call: "typing.Callable[[], typing.Any]", options: argparse.Namesp
     return interval(_timed({"": call}, set(), options.seconds, options.rounds)[""])[0] / 1e3
 
 
-def _machine(config: typing.Any, options: argparse.Namespace) -> scaling.Machine:
-    """One rank's rates in f32, by the parts of a pass, none of them from a whole model."""
+def _machine(config: typing.Any, dtype: torch.dtype, options: argparse.Namespace) -> scaling.Machine:
+    """One rank's rates, by the parts of a pass, none of them from a whole model."""
     import transformers
 
     hidden, wide, rows = config.hidden_size, config.intermediate_size, max(options.rows)
-    many, few = torch.randn(1, rows, hidden), torch.randn(1, 1, hidden)
-    blocks = [fuse(_Mlp(hidden, wide).eval()) for _ in range(4)]  # beyond the caches, as layers are
+    size = dtype.itemsize
+    many, few = torch.randn(1, rows, hidden).to(dtype), torch.randn(1, 1, hidden).to(dtype)
+    blocks = [fuse(_Mlp(hidden, wide).to(dtype).eval()) for _ in range(4)]  # beyond the caches, as layers are
     weights = sum(p.numel() for b in blocks for p in b.parameters())
     flops = 2 * rows * weights / _median_of(lambda: [b(many) for b in blocks], options)
-    bandwidth = 4 * weights / _median_of(lambda: [b(few) for b in blocks], options)
-    q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads)
+    bandwidth = size * weights / _median_of(lambda: [b(few) for b in blocks], options)
+    q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads).to(dtype)
     attend = torch.nn.functional.scaled_dot_product_attention
     attention = 2 * rows * (rows + 1) * hidden / _median_of(lambda: attend(q, q, q, is_causal=True), options)
-    wide_rows = torch.randn(rows, hidden)
-    stream = 8 * wide_rows.numel() / _median_of(lambda: wide_rows * 1.5, options)
+    wide_rows = torch.randn(rows, hidden).to(dtype)
+    stream = 2 * size * wide_rows.numel() / _median_of(lambda: wide_rows * 1.5, options)
     config = transformers.LlamaConfig(**{**config.to_dict(), "hidden_size": 64, "intermediate_size": 64, "head_dim": 4, "vocab_size": 64})
-    small = fuse(transformers.LlamaForCausalLM(config).eval())
+    small = fuse(transformers.LlamaForCausalLM(config).to(dtype).eval())
     ids = torch.ones(1, 1, dtype=torch.long)
     call = _median_of(lambda: small(ids, use_cache=False), options) / config.num_hidden_layers
     few_s, many_s = 0.0, 1.0
     if dist.get_world_size() > 1:
-        one, block = torch.zeros(16), torch.zeros(rows * hidden)
+        one, block = torch.zeros(16, dtype=dtype), torch.zeros(rows * hidden, dtype=dtype)
         few_s = _median_of(lambda: host_reduce.all_reduce(one), options)
-        many_s = 4 * block.numel() / max(_median_of(lambda: host_reduce.all_reduce(block), options) - few_s, 1e-9)
+        many_s = size * block.numel() / max(_median_of(lambda: host_reduce.all_reduce(block), options) - few_s, 1e-9)
     return scaling.Machine(dist.get_world_size(), flops, bandwidth, attention, stream, call, few_s, many_s)
 
 
 def _scaling(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     """The model beside whole models on as many ranks, and what it says of 64 hosts of this kind."""
+    return [row for dtype in (torch.float32, torch.bfloat16) for row in _scaling_of(dtype, options)]
+
+
+def _scaling_of(dtype: torch.dtype, options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     import transformers
 
-    config, dense, plan = _llama(transformers, torch.float32, options)
-    machine = _agreed(_machine(config, options))
+    config, dense, plan = _llama(transformers, dtype, options)
+    machine = _agreed(_machine(config, dtype, options))
+    named = str(dtype)[6:]
     shape = scaling.Shape(config.hidden_size, config.intermediate_size, config.num_hidden_layers, config.num_attention_heads,
-                          config.num_key_value_heads, config.vocab_size, 4)  # fmt: skip
+                          config.num_key_value_heads, config.vocab_size, dtype.itemsize)  # fmt: skip
     fused = fuse(_split(dense, plan) if dist.get_world_size() > 1 else copy.deepcopy(dense))
     rows = []
     for count in options.rows:
@@ -236,18 +242,18 @@ def _scaling(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
             fused(ids, use_cache=False, logits_to_keep=1)
         measured = _median_of(lambda ids=ids: fused(ids, use_cache=False, logits_to_keep=1), options)
         said = scaling.pass_seconds(shape, machine, rows=count)
-        rows.append({"name": f"{dist.get_world_size()} ranks, {count} rows", "measured_ms": 1e3 * measured, "model_ms": 1e3 * said.total(),
+        rows.append({"name": f"{dist.get_world_size()} ranks, {named}, {count} rows", "measured_ms": 1e3 * measured, "model_ms": 1e3 * said.total(),
                      "error": said.total() / measured - 1, "machine": dataclasses.asdict(machine)})  # fmt: skip
         if dist.get_rank() == 0:
-            print(f"{rows[-1]['name']:24} measured {1e3 * measured:.2f} ms, the model says {1e3 * said.total():.2f} ms "
+            print(f"{rows[-1]['name']:27} measured {1e3 * measured:.2f} ms, the model says {1e3 * said.total():.2f} ms "
                   f"({100 * rows[-1]['error']:+.0f} %)", flush=True)  # fmt: skip
     if dist.get_rank() == 0:
         print("one rank: " + ", ".join(f"{k} {v:.4g}" for k, v in dataclasses.asdict(machine).items()))
         for name, large in scaling.SHAPES.items():
-            large = dataclasses.replace(large, element_bytes=4)
+            large = dataclasses.replace(large, element_bytes=dtype.itemsize)
             for phase, count, cached in (("prefill of 512", 512, 0), ("a token behind 512", 1, 512)):
                 times = {h: scaling.pass_seconds(large, machine, rows=count, cached=cached, hosts=h).total() for h in (1, 2, 4, 8, 16, 32, 64)}
-                print(f"{name} f32, {phase}: " + ", ".join(f"{h} hosts {1e3 * t:.4g} ms" for h, t in times.items()), flush=True)
+                print(f"{name} {named}, {phase}: " + ", ".join(f"{h} hosts {1e3 * t:.4g} ms" for h, t in times.items()), flush=True)
     return rows
 
 

@@ -7,7 +7,8 @@
     attention  4 r c h / P / attention: c the keys that a row sees (a cached one; half of the rows of its own prompt), h hidden columns
     passes     norms, residuals, activations, casts: about PASSES times r h e bytes / stream, not split
     calls      what a layer takes where there is next to nothing to compute
-    reduce     within a host  few + n / many, of n = r h e bytes; over H hosts besides 2 log2(H) latency + 2 (H - 1) / H n / link
+    reduce     within a host  few + n / many, of n = r h e bytes; over H hosts besides 2 log2(H) latency + 2 (H - 1) / H m / link,
+               of m = 4 r h bytes: sums leave a host in f32
 
 A roofline: no overlap, no imbalance. `python -m epilogue.torch.bench ranks --what scaling` measures a Machine, puts the model beside
 whole models on 1 to 4 ranks, and prints the table for 64 hosts. What a link gives has to be said: one machine cannot measure it.
@@ -93,7 +94,7 @@ def pass_seconds(shape: Shape, machine: Machine, *, rows: int, cached: int = 0, 
     if machine.ranks > 1:
         reduce += machine.few + payload / machine.many
     if hosts > 1:
-        reduce += 2 * math.log2(hosts) * machine.latency + 2 * (hosts - 1) / hosts * payload / machine.link
+        reduce += 2 * math.log2(hosts) * machine.latency + 2 * (hosts - 1) / hosts * 4 * rows * shape.hidden / machine.link
     last = 1 if heads_rows is None else heads_rows
     return Parts(
         products=layers * product(shape.layer_weights(), rows) + product(shape.head_weights(), last),
