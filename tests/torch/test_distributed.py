@@ -223,11 +223,11 @@ def test_model_of_scaling():
     assert shape.layer_weights() == 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128
     one = scaling.pass_seconds(shape, machine, rows=1, cached=9)
     weights = 3 * shape.layer_weights() + 64 * 1000
-    assert one.products == pytest.approx(weights / 2 * 4 / 1e10) and one.calls == pytest.approx(3e-4)
+    assert one.products == pytest.approx(weights / 2 * (4 / 1e10 + 2 / 1e11)) and one.calls == pytest.approx(3e-4)
     assert one.attention == pytest.approx(3 * 4 * 10 * 64 / 2 / 1e10)
     assert one.reduces == pytest.approx(6 * (1e-5 + 64 * 4 / 1e9))
     many = scaling.pass_seconds(shape, machine, rows=100, hosts=4)
-    assert many.products == pytest.approx(2 * 100 * 3 * shape.layer_weights() / 8 / 1e11 + 64 * 1000 / 8 * 4 / 1e10)
+    assert many.products == pytest.approx(weights / 8 * 4 / 1e10 + 2 * (100 * 3 * shape.layer_weights() + 64 * 1000) / 8 / 1e11)
     assert many.reduces == pytest.approx(6 * (1e-5 + 25600 / 1e9 + 4e-5 + 1.5 * 25600 / 1e10))
     half = scaling.pass_seconds(dataclasses.replace(shape, element_bytes=2), machine, rows=100, hosts=4)
     assert half.reduces == pytest.approx(6 * (1e-5 + 12800 / 1e9 + 4e-5 + 1.5 * 25600 / 1e10))  # f32 between hosts

@@ -41,7 +41,8 @@ def _sums(rank, dtype):
     hosts = _where()
     assert host_reduce.hosts_of() == hosts and host_reduce.host_group() is None
     # Of few numbers the first rank of a host sums all; of many each its share, in blocks of 262144.
-    for shape in ((1,), (5,), (3, 77), (16, 512), (129, 1031), (262144,), (262145,), (3, 250001)):
+    # 2 ** 20 of them are sent between hosts at once.
+    for shape in ((1,), (5,), (3, 77), (16, 512), (129, 1031), (262144,), (262145,), (3, 250001), (1025, 1024), (2, 1 << 20), (3000001,)):
         torch.manual_seed(len(shape) + shape[0])
         parts = [torch.randn(shape).to(dtype) for _ in range(dist.get_world_size())]
         bias, residual = torch.randn(shape[-1]).to(dtype), torch.randn(shape).to(dtype)

@@ -129,7 +129,8 @@ def test_a_rank_stops(tmp_path):
         assert 3 < seconds < 10, seconds
 
 
-@pytest.mark.parametrize("victim", [2, 3])  # the one of its host that speaks to the other host, and one that does not
-def test_a_rank_is_killed_on_another_host(tmp_path, victim):
-    for error, seconds in _end_one(tmp_path, "memory", 4, victim, hosts=2):
+# Of two ranks on a host one speaks to the other host, and one does not.
+@pytest.mark.parametrize("world, victim", [(2, 1), (4, 2), (4, 3)])
+def test_a_rank_is_killed_on_another_host(tmp_path, world, victim):
+    for error, seconds in _end_one(tmp_path, "memory", world, victim, hosts=2):
         assert "[host group]" in error and seconds < 10, (error, seconds)

@@ -202,8 +202,9 @@ def _machine(config: typing.Any, dtype: torch.dtype, options: argparse.Namespace
     many, few = torch.randn(1, rows, hidden).to(dtype), torch.randn(1, 1, hidden).to(dtype)
     blocks = [fuse(_Mlp(hidden, wide).to(dtype).eval()) for _ in range(4)]  # beyond the caches, as layers are
     weights = sum(p.numel() for b in blocks for p in b.parameters())
-    flops = 2 * rows * weights / _median_of(lambda: [b(many) for b in blocks], options)
-    bandwidth = size * weights / _median_of(lambda: [b(few) for b in blocks], options)
+    load = _median_of(lambda: [b(few) for b in blocks], options)
+    flops = 2 * (rows - 1) * weights / max(_median_of(lambda: [b(many) for b in blocks], options) - load, 1e-9)
+    bandwidth = size * weights / load
     q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads).to(dtype)
     attend = torch.nn.functional.scaled_dot_product_attention
     attention = 2 * rows * (rows + 1) * hidden / _median_of(lambda: attend(q, q, q, is_causal=True), options)

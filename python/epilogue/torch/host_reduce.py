@@ -28,6 +28,7 @@ import torch.distributed as dist
 
 _lock = threading.Lock()
 _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDictionary()
+_BLOCK = 1 << 20  # numbers that are sent between hosts at once
 _DTYPES = (torch.float32, torch.bfloat16)
 _ops = torch.ops.epilogue
 
@@ -49,33 +50,78 @@ class _Hosts:
 
     def __init__(self, local: _HostGroup, hosts: "list[list[int]]", firsts: typing.Any) -> None:
         self.local, self.hosts, self.firsts = local, hosts, firsts
+        self.alone = max(map(len, hosts)) == 1
         self.broken = ""
+        self._sums = [torch.empty(0), torch.empty(0)]  # in turn; kept, because fresh memory is slow
 
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
+        """Block by block: one is under way between hosts while the next one is added up within them."""
         if self.broken:
             raise RuntimeError(self.broken)
-        number, count = self.local.number, x.numel()
-        if self.firsts is None:
-            _ops.host_reduce.default(x, number, None)
-            _ops.host_broadcast.default(None, number, x, bias, residual)
+        number = self.local.number
+        if self.alone and x.dtype is torch.float32:  # nothing to add up before, and no other rank that may fail
+            self._wait(self._start(self.firsts.allreduce, [x]))
+            if bias is not None or residual is not None:
+                _ops.host_broadcast.default(x, number, x, bias, residual)
             return
-        sums = torch.empty(count + 1, dtype=torch.float32)
-        sums[count:] = 0.0  # how many hosts failed: those that did still come, so that no host waits for its timeout
-        failure = None
-        try:
-            _ops.host_reduce.default(x, number, sums)
-        except RuntimeError as error:
-            failure = error
-            sums[count:] = 1.0
-        try:
-            self.firsts.allreduce([sums]).wait()
-        except RuntimeError as error:
-            self._end(f"[host group] between hosts: {failure or error}", failure or error)
-        if failure is not None:
-            self._end(str(failure), failure)
-        if float(sums[count]) != 0.0:
+        rows = x.view(-1, 1 if bias is None else bias.numel())
+        step = max(1, _BLOCK // rows.shape[1])
+        more = None if residual is None else residual.view_as(rows)
+        before: "tuple[int, typing.Any, typing.Any] | None" = None
+        for begin in range(0, len(rows) + step, step):
+            now = None
+            if begin < len(rows):
+                now = (begin, *self._begin(rows[begin : begin + step], begin // step % 2))
+            if before is not None:
+                at, sums, work = before
+                if work is not None:
+                    self._wait(work)
+                    sums = self._summed(sums)
+                block = rows[at : at + step]
+                _ops.host_broadcast.default(sums, number, block, bias, None if more is None else more[at : at + step])
+            before = now
+
+    def _summed(self, sums: typing.Any) -> torch.Tensor:
+        if isinstance(sums, list):
+            total = sums[0].float()
+            for part in sums[1:]:
+                total += part
+            return total
+        if float(sums[-1]) != 0.0:
             self._end("[host group] a rank of another host ended, or failed", None)
-        _ops.host_broadcast.default(sums, number, x, bias, residual)
+        return sums
+
+    def _begin(self, x: torch.Tensor, turn: int) -> "tuple[typing.Any, typing.Any]":
+        """This host's sums, which become those of all hosts, or what becomes each host's; and what says when. None on other than the
+        host's first rank."""
+        if self.firsts is None:
+            _ops.host_reduce.default(x, self.local.number, None)
+            return None, None
+        if self.alone and len(self.hosts) <= 3:  # every other host's bf16 is fewer bytes than twice the sums in f32
+            parts = [torch.empty_like(x) for _ in self.hosts]
+            return parts, self._start(self.firsts.allgather, [parts], [x])
+        count = x.numel()
+        if self._sums[turn].numel() <= count:
+            with torch.inference_mode(False):
+                self._sums[turn] = torch.empty(count + 1)
+        sums = self._sums[turn][: count + 1]
+        sums[count:] = 0.0  # how many hosts failed: those that did still come, so that no host waits for its timeout
+        try:
+            _ops.host_reduce.default(x, self.local.number, sums)
+        except RuntimeError as error:
+            sums[count:] = 1.0
+            self._wait(self._start(self.firsts.allreduce, [sums]))
+            self._end(str(error), error)
+        return sums, self._start(self.firsts.allreduce, [sums])
+
+    def _start(self, call: "typing.Callable[..., typing.Any]", *args: typing.Any) -> typing.Any:
+        try:
+            return call(*args)
+        except RuntimeError as error:
+            self._end(f"[host group] between hosts: {error}", error)
+
+    def _wait(self, work: typing.Any) -> None:
+        self._start(work.wait)
 
     def _end(self, reason: str, cause: "RuntimeError | None") -> typing.NoReturn:
         self.broken = reason
