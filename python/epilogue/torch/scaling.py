@@ -11,8 +11,9 @@
                of m = 4 r h bytes: sums leave a host in f32 (of bf16 of 2 or 3 hosts of one rank fewer do)
 
 Loads and products add up: a core that waits for weights of few rows does little beside (the larger one alone is 40 % less than
-what 16 rows of f32 and 128 of bf16 take). No imbalance. `python -m epilogue.torch.bench ranks --what scaling` measures a Machine, puts the model beside
-whole models on 1 to 4 ranks, and prints the table for 64 hosts. What a link gives has to be said: one machine cannot measure it.
+what 16 rows of f32 and 128 of bf16 take). No imbalance. `python -m epilogue.torch.bench ranks --what scaling` measures a Machine, puts
+the model beside whole models on 1 to 4 ranks, and prints the table for 64 hosts. docs/distributed.md has the error. What a link gives
+has to be said: one machine cannot measure it.
 """
 
 import dataclasses
