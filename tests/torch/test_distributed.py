@@ -3,6 +3,7 @@
 the unfused model gives, in inference and over 20 steps of AdamW."""
 
 import copy
+import dataclasses
 import json
 
 import models
@@ -222,12 +223,14 @@ def test_model_of_scaling():
     assert shape.layer_weights() == 64 * 64 * 2 + 2 * 64 * 32 + 3 * 64 * 128
     one = scaling.pass_seconds(shape, machine, rows=1, cached=9)
     weights = 3 * shape.layer_weights() + 64 * 1000
-    assert one.products == pytest.approx(weights / 2 * 4 / 1e10) and one.calls == pytest.approx(3e-4)
+    assert one.products == pytest.approx(weights / 2 * (4 / 1e10 + 2 / 1e11)) and one.calls == pytest.approx(3e-4)
     assert one.attention == pytest.approx(3 * 4 * 10 * 64 / 2 / 1e10)
     assert one.reduces == pytest.approx(6 * (1e-5 + 64 * 4 / 1e9))
     many = scaling.pass_seconds(shape, machine, rows=100, hosts=4)
-    assert many.products == pytest.approx(2 * 100 * 3 * shape.layer_weights() / 8 / 1e11 + 64 * 1000 / 8 * 4 / 1e10)
+    assert many.products == pytest.approx(weights / 8 * 4 / 1e10 + 2 * (100 * 3 * shape.layer_weights() + 64 * 1000) / 8 / 1e11)
     assert many.reduces == pytest.approx(6 * (1e-5 + 25600 / 1e9 + 4e-5 + 1.5 * 25600 / 1e10))
+    half = scaling.pass_seconds(dataclasses.replace(shape, element_bytes=2), machine, rows=100, hosts=4)
+    assert half.reduces == pytest.approx(6 * (1e-5 + 12800 / 1e9 + 4e-5 + 1.5 * 25600 / 1e10))  # f32 between hosts
     for large in scaling.SHAPES.values():
         products = [scaling.pass_seconds(large, machine, rows=512, hosts=h).products for h in (1, 2, 64)]
         assert products[0] == pytest.approx(2 * products[1]) and products[0] == pytest.approx(64 * products[2])
@@ -241,6 +244,6 @@ def test_bench_of_ranks(tmp_path, capfd):
     quick = ["--rounds", "2", "--seconds", "0", "--tiny", "--rows", "1", "5", "--layers", "1", "--json", str(file)]
     assert bench.main(["ranks", "--what", "reduce", "blocks", "models", "scaling", *quick]) == 0
     rows = json.loads(file.read_text())
-    assert [r["name"] for r in rows][:2] == ["all_reduce 64 KiB float32", "all_reduce 1 MiB float32"] and len(rows) == 6 + 4 + 4 + 2
+    assert [r["name"] for r in rows][:2] == ["all_reduce 64 KiB float32", "all_reduce 1 MiB float32"] and len(rows) == 6 + 4 + 4 + 4
     assert all(r["ms"]["one process"] > 0 for r in rows[6:14]) and rows[-1]["machine"]["ranks"] == 2
     assert "the model says" in capfd.readouterr().out

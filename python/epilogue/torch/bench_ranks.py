@@ -162,8 +162,8 @@ def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Names
     """Its config, a model of one process, and the plan: by columns (True) or rows."""
     hidden = 64 if options.tiny else options.hidden
     config = transformers.LlamaConfig(
-        vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers, num_attention_heads=16,
-        num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
+        vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers,
+        num_attention_heads=max(16, hidden // 64), num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(0)
     plan: "dict[str, bool]" = {}
@@ -188,66 +188,91 @@ def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     return rows
 
 
-def _median_of(call: "typing.Callable[[], typing.Any]", options: argparse.Namespace) -> float:
-    """Seconds, with all ranks at work."""
-    return interval(_timed({"": call}, set(), options.seconds, options.rounds)[""])[0] / 1e3
-
-
-def _machine(config: typing.Any, options: argparse.Namespace) -> scaling.Machine:
-    """One rank's rates in f32, by the parts of a pass, none of them from a whole model."""
+def _parts_of_a_pass(config: typing.Any, dtype: torch.dtype, rows: int) -> Calls:
+    """What says one rank's rates, none of it a whole model."""
     import transformers
 
-    hidden, wide, rows = config.hidden_size, config.intermediate_size, max(options.rows)
-    many, few = torch.randn(1, rows, hidden), torch.randn(1, 1, hidden)
-    blocks = [fuse(_Mlp(hidden, wide).eval()) for _ in range(4)]  # beyond the caches, as layers are
-    weights = sum(p.numel() for b in blocks for p in b.parameters())
-    flops = 2 * rows * weights / _median_of(lambda: [b(many) for b in blocks], options)
-    bandwidth = 4 * weights / _median_of(lambda: [b(few) for b in blocks], options)
-    q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads)
+    hidden, wide = config.hidden_size, config.intermediate_size
+    many, few = torch.randn(1, rows, hidden).to(dtype), torch.randn(1, 1, hidden).to(dtype)
+    blocks = [fuse(_Mlp(hidden, wide).to(dtype).eval()) for _ in range(4)]  # beyond the caches, as layers are
+    q = torch.randn(1, config.num_attention_heads, rows, hidden // config.num_attention_heads).to(dtype)
     attend = torch.nn.functional.scaled_dot_product_attention
-    attention = 2 * rows * (rows + 1) * hidden / _median_of(lambda: attend(q, q, q, is_causal=True), options)
-    wide_rows = torch.randn(rows, hidden)
-    stream = 8 * wide_rows.numel() / _median_of(lambda: wide_rows * 1.5, options)
     config = transformers.LlamaConfig(**{**config.to_dict(), "hidden_size": 64, "intermediate_size": 64, "head_dim": 4, "vocab_size": 64})
-    small = fuse(transformers.LlamaForCausalLM(config).eval())
+    small = fuse(transformers.LlamaForCausalLM(config).to(dtype).eval())
     ids = torch.ones(1, 1, dtype=torch.long)
-    call = _median_of(lambda: small(ids, use_cache=False), options) / config.num_hidden_layers
-    few_s, many_s = 0.0, 1.0
+    calls: Calls = {
+        "load": lambda: [b(few) for b in blocks],
+        "many": lambda: [b(many) for b in blocks],
+        "attention": lambda: attend(q, q, q, is_causal=True),
+        "stream": lambda: many * 1.5,
+        "call": lambda: small(ids, use_cache=False),
+    }
     if dist.get_world_size() > 1:
-        one, block = torch.zeros(16), torch.zeros(rows * hidden)
-        few_s = _median_of(lambda: host_reduce.all_reduce(one), options)
-        many_s = 4 * block.numel() / max(_median_of(lambda: host_reduce.all_reduce(block), options) - few_s, 1e-9)
-    return scaling.Machine(dist.get_world_size(), flops, bandwidth, attention, stream, call, few_s, many_s)
+        one, block = torch.zeros(16, dtype=dtype), torch.zeros(rows * hidden, dtype=dtype)
+        calls["few sums"] = lambda: host_reduce.all_reduce(one)
+        calls["many sums"] = lambda: host_reduce.all_reduce(block)
+    return calls
+
+
+def _machine(config: typing.Any, dtype: torch.dtype, rows: int, ms: "dict[str, float]") -> scaling.Machine:
+    """By what the parts of a pass took."""
+    hidden, size = config.hidden_size, dtype.itemsize
+    weights = 4 * 3 * hidden * config.intermediate_size
+    seconds = {name: value / 1e3 for name, value in ms.items()}
+    few, many = seconds.get("few sums", 0.0), seconds.get("many sums", 0.0)
+    return scaling.Machine(
+        ranks=dist.get_world_size(),
+        flops=2 * (rows - 1) * weights / max(seconds["many"] - seconds["load"], 1e-9),
+        bandwidth=size * weights / seconds["load"],
+        attention=2 * rows * (rows + 1) * hidden / seconds["attention"],
+        stream=2 * size * rows * hidden / seconds["stream"],
+        call=seconds["call"] / config.num_hidden_layers,
+        few=few,
+        many=size * rows * hidden / max(many - few, 1e-9),
+    )
 
 
 def _scaling(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
-    """The model beside whole models on as many ranks, and what it says of 64 hosts of this kind."""
+    """The model beside whole models on as many ranks, and what it says of 64 hosts of this kind. Each round times the parts and the
+    passes, so that a machine that others use too disturbs both alike."""
+    return [row for dtype in (torch.float32, torch.bfloat16) for row in _scaling_of(dtype, options)]
+
+
+def _scaling_of(dtype: torch.dtype, options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
     import transformers
 
-    config, dense, plan = _llama(transformers, torch.float32, options)
-    machine = _agreed(_machine(config, options))
+    config, dense, plan = _llama(transformers, dtype, options)
+    named, most = str(dtype)[6:], max(options.rows)
     shape = scaling.Shape(config.hidden_size, config.intermediate_size, config.num_hidden_layers, config.num_attention_heads,
-                          config.num_key_value_heads, config.vocab_size, 4)  # fmt: skip
-    fused = fuse(_split(dense, plan) if dist.get_world_size() > 1 else copy.deepcopy(dense))
-    rows = []
+                          config.num_key_value_heads, config.vocab_size, dtype.itemsize)  # fmt: skip
+    fused = fuse(_split(dense, plan) if dist.get_world_size() > 1 else dense)
+    calls = _parts_of_a_pass(config, dtype, most)
     for count in options.rows:
         ids = torch.randint(1, 2048, (1, count))
-        for _ in range(4):
+        for _ in range(4):  # which linear layers share an input shows in the first calls
             fused(ids, use_cache=False, logits_to_keep=1)
-        measured = _median_of(lambda ids=ids: fused(ids, use_cache=False, logits_to_keep=1), options)
-        said = scaling.pass_seconds(shape, machine, rows=count)
-        rows.append({"name": f"{dist.get_world_size()} ranks, {count} rows", "measured_ms": 1e3 * measured, "model_ms": 1e3 * said.total(),
-                     "error": said.total() / measured - 1, "machine": dataclasses.asdict(machine)})  # fmt: skip
+        calls[f"{count} rows"] = lambda ids=ids: fused(ids, use_cache=False, logits_to_keep=1)
+    times = _timed(calls, set(), options.seconds, options.rounds)
+    machine = _machine(config, dtype, most, {name: interval(values)[0] for name, values in times.items()})
+    rounds = [_machine(config, dtype, most, {name: values[i] for name, values in times.items()}) for i in range(options.rounds)]
+    rows = []
+    for count in options.rows:
+        measured = times[f"{count} rows"]
+        said = [1e3 * scaling.pass_seconds(shape, m, rows=count).total() for m in rounds]
+        error, low, high = interval([s / m - 1 for s, m in zip(said, measured)])
+        rows.append({"name": f"{dist.get_world_size()} ranks, {named}, {count} rows", "measured_ms": interval(measured)[0],
+                     "model_ms": interval(said)[0], "error": error, "interval": [low, high], "machine": dataclasses.asdict(machine)})  # fmt: skip
         if dist.get_rank() == 0:
-            print(f"{rows[-1]['name']:24} measured {1e3 * measured:.2f} ms, the model says {1e3 * said.total():.2f} ms "
-                  f"({100 * rows[-1]['error']:+.0f} %)", flush=True)  # fmt: skip
+            row = rows[-1]
+            print(f"{row['name']:27} measured {row['measured_ms']:.2f} ms, the model says {row['model_ms']:.2f} ms "
+                  f"({100 * error:+.0f} % [{100 * low:+.0f}, {100 * high:+.0f}])", flush=True)  # fmt: skip
     if dist.get_rank() == 0:
         print("one rank: " + ", ".join(f"{k} {v:.4g}" for k, v in dataclasses.asdict(machine).items()))
         for name, large in scaling.SHAPES.items():
-            large = dataclasses.replace(large, element_bytes=4)
+            large = dataclasses.replace(large, element_bytes=dtype.itemsize)
             for phase, count, cached in (("prefill of 512", 512, 0), ("a token behind 512", 1, 512)):
                 times = {h: scaling.pass_seconds(large, machine, rows=count, cached=cached, hosts=h).total() for h in (1, 2, 4, 8, 16, 32, 64)}
-                print(f"{name} f32, {phase}: " + ", ".join(f"{h} hosts {1e3 * t:.4g} ms" for h, t in times.items()), flush=True)
+                print(f"{name} {named}, {phase}: " + ", ".join(f"{h} hosts {1e3 * t:.4g} ms" for h, t in times.items()), flush=True)
     return rows
 
 

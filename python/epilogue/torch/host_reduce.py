@@ -5,15 +5,18 @@
     y = all_gather(x, dim=1)            # the x of all ranks, side by side
     y = reduce_scatter(x, dim=1)        # this rank's part of the sum
 
-All ranks get the same bits. Each call takes `group`, by default all ranks. Groups over several hosts, other dtypes and layouts, and
-EPILOGUE_HOST_REDUCE=off on any rank go through torch.distributed. Calls with gradients are the caller's business (sharded.py).
+All ranks get the same bits. Each call takes `group`, by default all ranks. Other dtypes and layouts, and EPILOGUE_HOST_REDUCE=off on
+any rank go through torch.distributed, as gathers and scatters of groups over several hosts do. all_reduce of such a group adds up within
+each host, then over gloo between the first ranks of the hosts (f32), and rounds once. Calls with gradients are the caller's business
+(sharded.py).
 
-The memory (2 MiB a rank) is made by rank 0 at a group's first call, opened by the others, and loses its name before that call
-ends: nothing is left behind, whoever ends how. A rank that ended, or that does not come within the group's timeout, is a
-RuntimeError on all others; then the group is of no more use.
+The memory (2 MiB a rank) is made by the first rank of a host at a group's first call, and opened by the others of that host. It has no
+name: nothing is left behind, whoever ends when. A rank that ended, or that does not come within the group's timeout, is a RuntimeError
+on all others; then the group is of no more use.
 """
 
 import contextlib
+import datetime
 import os
 import secrets
 import threading
@@ -25,15 +28,105 @@ import torch.distributed as dist
 
 _lock = threading.Lock()
 _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDictionary()
+_BLOCK = 1 << 20  # numbers that are sent between hosts at once
 _DTYPES = (torch.float32, torch.bfloat16)
 _ops = torch.ops.epilogue
 
 
 class _HostGroup:
+    """Ranks that share memory."""
+
     def __init__(self, number: int, ranks: int) -> None:
         self.number, self.ranks = number, ranks
         self._finalizer = weakref.finalize(self, _ops.host_group_close.default, number)
         self._finalizer.atexit = False  # the process gives its memory back by itself
+
+    def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
+        _ops.host_all_reduce.default(x, self.number, bias, residual)
+
+
+class _Hosts:
+    """A group over several hosts: this host's memory, and on its first rank the group of all first ranks."""
+
+    def __init__(self, local: _HostGroup, hosts: "list[list[int]]", firsts: typing.Any) -> None:
+        self.local, self.hosts, self.firsts = local, hosts, firsts
+        self.alone = max(map(len, hosts)) == 1
+        self.broken = ""
+        self._sums = [torch.empty(0), torch.empty(0)]  # in turn; kept, because fresh memory is slow
+
+    def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
+        """Block by block: one is under way between hosts while the next one is added up within them."""
+        if self.broken:
+            raise RuntimeError(self.broken)
+        number = self.local.number
+        if self.alone and x.dtype is torch.float32:  # nothing to add up before, and no other rank that may fail
+            self._wait(self._start(self.firsts.allreduce, [x]))
+            if bias is not None or residual is not None:
+                _ops.host_broadcast.default(x, number, x, bias, residual)
+            return
+        rows = x.view(-1, 1 if bias is None else bias.numel())
+        step = max(1, _BLOCK // rows.shape[1])
+        more = None if residual is None else residual.view_as(rows)
+        before: "tuple[int, typing.Any, typing.Any] | None" = None
+        for begin in range(0, len(rows) + step, step):
+            now = None
+            if begin < len(rows):
+                now = (begin, *self._begin(rows[begin : begin + step], begin // step % 2))
+            if before is not None:
+                at, sums, work = before
+                if work is not None:
+                    self._wait(work)
+                    sums = self._summed(sums)
+                block = rows[at : at + step]
+                _ops.host_broadcast.default(sums, number, block, bias, None if more is None else more[at : at + step])
+            before = now
+
+    def _summed(self, sums: typing.Any) -> torch.Tensor:
+        if isinstance(sums, list):
+            total = sums[0].float()
+            for part in sums[1:]:
+                total += part
+            return total
+        if float(sums[-1]) != 0.0:
+            self._end("[host group] a rank of another host ended, or failed", None)
+        return sums
+
+    def _begin(self, x: torch.Tensor, turn: int) -> "tuple[typing.Any, typing.Any]":
+        """This host's sums, which become those of all hosts, or what becomes each host's; and what says when. None on other than the
+        host's first rank."""
+        if self.firsts is None:
+            _ops.host_reduce.default(x, self.local.number, None)
+            return None, None
+        if self.alone and len(self.hosts) <= 3:  # every other host's bf16 is fewer bytes than twice the sums in f32
+            parts = [torch.empty_like(x) for _ in self.hosts]
+            return parts, self._start(self.firsts.allgather, [parts], [x])
+        count = x.numel()
+        if self._sums[turn].numel() <= count:
+            with torch.inference_mode(False):
+                self._sums[turn] = torch.empty(count + 1)
+        sums = self._sums[turn][: count + 1]
+        sums[count:] = 0.0  # how many hosts failed: those that did still come, so that no host waits for its timeout
+        try:
+            _ops.host_reduce.default(x, self.local.number, sums)
+        except RuntimeError as error:
+            sums[count:] = 1.0
+            self._wait(self._start(self.firsts.allreduce, [sums]))
+            self._end(str(error), error)
+        return sums, self._start(self.firsts.allreduce, [sums])
+
+    def _start(self, call: "typing.Callable[..., typing.Any]", *args: typing.Any) -> typing.Any:
+        try:
+            return call(*args)
+        except RuntimeError as error:
+            self._end(f"[host group] between hosts: {error}", error)
+
+    def _wait(self, work: typing.Any) -> None:
+        self._start(work.wait)
+
+    def _end(self, reason: str, cause: "RuntimeError | None") -> typing.NoReturn:
+        self.broken = reason
+        _ops.host_group_fail.default(self.local.number, reason)
+        raise RuntimeError(reason) from cause
 
 
 def _timeout_of(group: typing.Any) -> float:
@@ -43,43 +136,81 @@ def _timeout_of(group: typing.Any) -> float:
         return 300.0
 
 
-def _open(group: typing.Any) -> "_HostGroup | None":
+def _host() -> "tuple[typing.Any, ...]":
+    """Alike on ranks that may share memory: of one machine, in one /dev/shm, and each sees whether the other lives."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:
+            return boot.read(), os.stat("/dev/shm").st_dev, os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return (secrets.token_hex(16),)
+
+
+def _gathered(value: typing.Any, group: typing.Any) -> "list[typing.Any]":
+    values: "list[typing.Any]" = [None] * dist.get_world_size(group)
+    dist.all_gather_object(values, value, group=group)
+    return values
+
+
+def _open(group: typing.Any) -> "_HostGroup | _Hosts | None":
     """Asked of all ranks of the group together. None on all of them, or on none."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     timeout = _timeout_of(group)
-    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and 1 < ranks <= 64 and hasattr(_ops, "host_group_open")  # not in older ops
-    name = f"/epilogue-{os.getpid()}-{secrets.token_hex(8)}"
-    number = None
-    if rank == 0 and wanted:
-        number = _tried(name, rank, ranks, timeout)
-    names: "list[typing.Any]" = [None] * ranks
-    dist.all_gather_object(names, (wanted, name if number is not None else None), group=group)
-    name = names[0][1]
-    if name is not None and all(want for want, _ in names):
-        if rank > 0:
-            number = _tried(name, rank, ranks, timeout)
-    elif number is not None:
-        _ops.host_group_close.default(number)
-        number = None
-    opened: "list[typing.Any]" = [None] * ranks
-    dist.all_gather_object(opened, number is not None, group=group)
-    if all(opened):
-        _ops.host_group_unlink.default(number)
-        return _HostGroup(number, ranks)
-    if number is not None:
-        _ops.host_group_close.default(number)
-    return None
-
-
-def _tried(name: str, rank: int, ranks: int, timeout: float) -> "int | None":
+    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and ranks > 1 and hasattr(_ops, "host_group_file")  # not in older ops
+    wishes = _gathered((wanted, _host()), group)
+    by_host: "dict[typing.Any, list[int]]" = {}
+    for r, (_, host) in enumerate(wishes):
+        by_host.setdefault(host, []).append(r)
+    hosts = list(by_host.values())
+    if not all(want for want, _ in wishes) or max(map(len, hosts)) > 64 or not _has_gloo(group, hosts):
+        return None
+    mine = by_host[wishes[rank][1]]
+    place, number, path = mine.index(rank), None, None
     try:
-        return _ops.host_group_open.default(name, rank, ranks, timeout)
-    except RuntimeError:  # no shared memory, too little of it, or another host's
+        if place == 0:
+            number = _tried("", place, len(mine), timeout)
+            path = number if number is None else f"/proc/{os.getpid()}/fd/{_ops.host_group_file.default(number)}"
+        answers = _gathered((path, secrets.token_hex(8)), group)
+        path, name = answers[mine[0]][0], answers[0][1]
+        if place > 0 and path is not None:
+            number = _tried(path, place, len(mine), timeout)
+        opened = all(_gathered(number is not None, group))
+    except BaseException:
+        opened = False
+        raise
+    finally:
+        if number is not None and not opened:
+            _ops.host_group_close.default(number)
+    if not opened:
+        return None
+    _ops.host_group_seal.default(number)
+    local = _HostGroup(number, len(mine))
+    if len(hosts) == 1:
+        return local
+    try:
+        return _Hosts(local, hosts, _firsts(name, [host[0] for host in hosts].index(rank), len(hosts), timeout) if place == 0 else None)
+    except RuntimeError as error:
+        _ops.host_group_fail.default(number, f"[host group] between hosts: {error}")
+        raise
+
+
+def _firsts(name: str, rank: int, ranks: int, timeout: float) -> typing.Any:
+    """A group that torch does not count: names that new_group() gives later depend on how many groups each rank made."""
+    store = dist.PrefixStore(f"epilogue/{name}", dist.distributed_c10d._get_default_store())
+    return dist.ProcessGroupGloo(store, rank, ranks, datetime.timedelta(seconds=timeout))
+
+
+def _has_gloo(group: typing.Any, hosts: "list[list[int]]") -> bool:
+    return len(hosts) == 1 or (dist.is_gloo_available() and "gloo" in str(dist.get_backend_config(group)))
+
+
+def _tried(path: str, rank: int, ranks: int, timeout: float) -> "int | None":
+    try:
+        return _ops.host_group_open.default(path, rank, ranks, timeout)
+    except RuntimeError:  # no shared memory, too little of it, or another user's
         return None
 
 
-def host_group(group: typing.Any = None) -> "_HostGroup | None":
-    """None where the ranks share no memory. The first call is one of all ranks of the group."""
+def _way(group: typing.Any) -> "_HostGroup | _Hosts | None":
     group = dist.group.WORLD if group is None else group
     found = _made.get(group, _made)
     if found is _made:
@@ -88,11 +219,26 @@ def host_group(group: typing.Any = None) -> "_HostGroup | None":
     return found
 
 
+def host_group(group: typing.Any = None) -> "_HostGroup | None":
+    """None where the ranks do not all share memory. The first call is one of all ranks of the group."""
+    found = _way(group)
+    return found if isinstance(found, _HostGroup) else None
+
+
+def hosts_of(group: typing.Any = None) -> "list[list[int]]":
+    """The ranks of each host, between which all_reduce goes over gloo; empty where all calls go through torch.distributed. The first
+    call is one of all ranks of the group."""
+    found = _way(group)
+    if found is None:
+        return []
+    return found.hosts if isinstance(found, _Hosts) else [list(range(found.ranks))]
+
+
 @contextlib.contextmanager
 def paused(group: typing.Any = None) -> "typing.Iterator[None]":
-    """Calls of a group that shares memory go through torch.distributed for a while, on all ranks: for a clock."""
+    """Calls of a group go through torch.distributed for a while, on all ranks: for a clock."""
     group = dist.group.WORLD if group is None else group
-    found = host_group(group)
+    found = _way(group)
     _made[group] = None
     try:
         yield
@@ -110,9 +256,9 @@ def all_reduce(
     """Writes the sum into x (contiguous), and returns it. bias (of the last dimension) and residual (like x), the same on all
     ranks, are added once, before the sum is rounded."""
     more = [t for t in (bias, residual) if t is not None]
-    found = host_group(group) if _fits(x) else None
+    found = _way(group) if _fits(x) else None
     if found is not None and all(_fits(t) and t.dtype is x.dtype for t in more):
-        _ops.host_all_reduce.default(x, found.number, bias, residual)
+        found.all_reduce(x, bias, residual)
         return x
     dist.all_reduce(x, group=group)
     for t in more:

@@ -3,14 +3,17 @@
 
     t = layers * (products + attention + passes + calls + 2 reduces) + head
 
-    products   max(2 r W / flops, W e / bandwidth): r rows, W the weights that one rank has of a layer, e bytes each
+    products   W e / bandwidth + 2 r W / flops: r rows, W the weights that one rank has of a layer, e bytes each
     attention  4 r c h / P / attention: c the keys that a row sees (a cached one; half of the rows of its own prompt), h hidden columns
     passes     norms, residuals, activations, casts: about PASSES times r h e bytes / stream, not split
     calls      what a layer takes where there is next to nothing to compute
-    reduce     within a host  few + n / many, of n = r h e bytes; over H hosts besides 2 log2(H) latency + 2 (H - 1) / H n / link
+    reduce     within a host  few + n / many, of n = r h e bytes; over H hosts besides 2 log2(H) latency + 2 (H - 1) / H m / link,
+               of m = 4 r h bytes: sums leave a host in f32 (of bf16 of 2 or 3 hosts of one rank fewer do)
 
-A roofline: no overlap, no imbalance. `python -m epilogue.torch.bench ranks --what scaling` measures a Machine, puts the model beside
-whole models on 1 to 4 ranks, and prints the table for 64 hosts. What a link gives has to be said: one machine cannot measure it.
+Loads and products add up: a core that waits for weights of few rows does little beside (the larger one alone is 40 % less than
+what 16 rows of f32 and 128 of bf16 take). No imbalance. `python -m epilogue.torch.bench ranks --what scaling` measures a Machine, puts
+the model beside whole models on 1 to 4 ranks, and prints the table for 64 hosts. docs/distributed.md has the error. What a link gives
+has to be said: one machine cannot measure it.
 """
 
 import dataclasses
@@ -25,7 +28,7 @@ class Machine:
     """A host with `ranks` ranks, all of them at work. Rates are those of one rank, per second."""
 
     ranks: int
-    flops: float  # of products of many rows
+    flops: float  # of products, beyond what the load of the weights takes
     bandwidth: float  # bytes of weights, where few rows wait for them
     attention: float  # operations of attention
     stream: float  # bytes that elementwise ops read and write
@@ -84,7 +87,7 @@ def pass_seconds(shape: Shape, machine: Machine, *, rows: int, cached: int = 0, 
 
     def product(weights: int, of_rows: int) -> float:
         own = weights / ranks
-        return max(2 * of_rows * own / machine.flops, own * size / machine.bandwidth)
+        return own * size / machine.bandwidth + 2 * of_rows * own / machine.flops
 
     layers = shape.layers
     seen = cached + (rows + 1) / 2
@@ -93,7 +96,7 @@ def pass_seconds(shape: Shape, machine: Machine, *, rows: int, cached: int = 0, 
     if machine.ranks > 1:
         reduce += machine.few + payload / machine.many
     if hosts > 1:
-        reduce += 2 * math.log2(hosts) * machine.latency + 2 * (hosts - 1) / hosts * payload / machine.link
+        reduce += 2 * math.log2(hosts) * machine.latency + 2 * (hosts - 1) / hosts * 4 * rows * shape.hidden / machine.link
     last = 1 if heads_rows is None else heads_rows
     return Parts(
         products=layers * product(shape.layer_weights(), rows) + product(shape.head_weights(), last),

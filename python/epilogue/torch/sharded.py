@@ -346,4 +346,4 @@ def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:
                 ((a[0], a[1], b if b[0] != a[0] else b[1]) for a, b in pairs if a != b), ("the model", f"{len(all_ranks[0])} layers", f"{len(other)}")
             )
             raise RuntimeError(f"fuse(): expected all ranks to fuse the same, got {name or '(the model)'}: rank 0: {first}; rank {rank}: {second}")
-        host_reduce.host_group(group)  # opened by all of them now, so that no call waits for it
+        host_reduce.hosts_of(group)  # opened by all of them now, so that no call waits for it

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and copies between the processes of one host, through shared memory: all-reduce, all-gather,
 // reduce-scatter of f32 and bf16; sums are f32, in the order of the ranks, so that all ranks get
-// the same bits.
+// the same bits. A group over several hosts has one such memory for each: reduce() gives the sum of
+// a host's ranks to its first one in f32, and broadcast() takes the sum of all hosts back.
 //
 // Each rank has two buffers in turn. It fills one, counts its counter up, waits for the others'
 // counters, and reads their buffers. It fills the same one again two steps later: by then it has
@@ -120,20 +121,20 @@ void narrow(float value, uint16_t& out) {
 }
 
 // out[i] = sum over ranks of from[r][i], plus bias[(at + i) % columns], plus residual[i].
-template <class T>
+template <class T, class Out = T>
 struct Sum {
-  T* out;
+  Out* out;
   const T* const* from;
   int64_t ranks;
   int64_t count;
-  const T* bias = nullptr;
+  const Out* bias = nullptr;
   int64_t columns = 1;
   int64_t at = 0;
-  const T* residual = nullptr;
+  const Out* residual = nullptr;
 };
 
-template <class T>
-[[gnu::always_inline]] inline void sum_block(const Sum<T>& s, int64_t begin, int64_t n,
+template <class T, class Out>
+[[gnu::always_inline]] inline void sum_block(const Sum<T, Out>& s, int64_t begin, int64_t n,
                                              float* sums) {
   const T* const first = s.from[0] + begin;
   for (int64_t i = 0; i < n; ++i) sums[i] = widen(first[i]);
@@ -149,12 +150,12 @@ template <class T>
   }
   if (s.residual)
     for (int64_t i = 0; i < n; ++i) sums[i] += widen(s.residual[begin + i]);
-  T* const out = s.out + begin;
+  Out* const out = s.out + begin;
   for (int64_t i = 0; i < n; ++i) narrow(sums[i], out[i]);
 }
 
-template <class T>
-[[gnu::always_inline]] inline void sum_blocks(const Sum<T>& s) {
+template <class T, class Out>
+[[gnu::always_inline]] inline void sum_blocks(const Sum<T, Out>& s) {
   constexpr int64_t kLanes = 1024;
   alignas(64) float sums[kLanes];
   for (int64_t begin = 0; begin < s.count; begin += kLanes)
@@ -164,29 +165,37 @@ template <class T>
 // Compiled for AVX2 too, which the library's baseline lacks; the loader picks one.
 [[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<float>& s) { sum_blocks(s); }
 [[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<uint16_t>& s) { sum_blocks(s); }
+[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<uint16_t, float>& s) {
+  sum_blocks(s);
+}
+[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<float, uint16_t>& s) {
+  sum_blocks(s);
+}
 
 class HostGroup {
  public:
-  // Rank 0 makes the memory, the others open it; it has a name until unlink().
-  HostGroup(std::string name, int64_t rank, int64_t ranks, double timeout_s)
-      : name_(std::move(name)), rank_(rank), ranks_(ranks), timeout_(timeout_s) {
+  // Rank 0 makes the memory, which never has a name; the others open `path`, rank 0's descriptor of
+  // it (file()) in /proc, which is there until seal(). So nothing is left behind, whoever ends
+  // when.
+  HostGroup(const std::string& path, int64_t rank, int64_t ranks, double timeout_s)
+      : rank_(rank), ranks_(ranks), timeout_(timeout_s) {
     if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks || !(timeout_s > 0))
       fail("expected a rank of 1 to " + std::to_string(kMostRanks) + " and a timeout, got rank " +
            std::to_string(rank) + " of " + std::to_string(ranks) + " and " +
            std::to_string(timeout_s) + " s");
     bytes_ = sizeof(Header) + static_cast<size_t>(ranks) * (sizeof(RankState) + 2 * kBlockBytes);
-    const int file = shm_open(name_.c_str(), rank == 0 ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
-    if (file < 0) fail("expected to open " + name_ + ", got: " + std::strerror(errno));
+    const std::string at = rank == 0 ? "/dev/shm" : path;
+    file_ = open(at.c_str(), O_RDWR | O_CLOEXEC | (rank == 0 ? O_TMPFILE : 0), 0600);
+    if (file_ < 0) fail("expected to open memory in " + at + ", got: " + std::strerror(errno));
     // posix_fallocate: no room is an error here, not a signal later.
-    const int error = rank == 0 ? posix_fallocate(file, 0, static_cast<off_t>(bytes_)) : 0;
+    const int error = rank == 0 ? posix_fallocate(file_, 0, static_cast<off_t>(bytes_)) : 0;
     struct stat facts {};
     const bool fits =
-        error == 0 && fstat(file, &facts) == 0 && facts.st_size == static_cast<off_t>(bytes_);
+        error == 0 && fstat(file_, &facts) == 0 && facts.st_size == static_cast<off_t>(bytes_);
     void* const memory =
-        fits ? mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-    close(file);
+        fits ? mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
-      unlink();
+      seal();
       fail("expected " + std::to_string(bytes_) + " bytes of shared memory, got " +
            (error ? std::strerror(error) : std::to_string(facts.st_size) + " bytes"));
     }
@@ -197,7 +206,7 @@ class HostGroup {
     }
   }
   ~HostGroup() {
-    unlink();
+    seal();
     munmap(base_, bytes_);
   }
   HostGroup(const HostGroup&) = delete;
@@ -210,17 +219,23 @@ class HostGroup {
     state(rank_).process = getpid();
     std::memset(buffer(rank_, 0), 0, 2 * kBlockBytes);
   }
-  // Once all have opened it, nothing is left behind whoever ends how.
-  void unlink() {
-    if (rank_ == 0 && !name_.empty()) shm_unlink(name_.c_str());
-    name_.clear();
+  int64_t file() const { return file_; }
+  // Once all have opened it: nobody can any more.
+  void seal() {
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+  }
+
+  // The others' waits end now, with an error; later calls of this rank give `reason`.
+  void give_up(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    break_for(reason);
   }
 
   template <class T>
   void all_reduce(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
     const std::lock_guard lock(mutex_);
-    const Call call{1, sizeof(T), static_cast<uint64_t>(count),
-                    static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0)};
+    const Call call{1, sizeof(T), static_cast<uint64_t>(count), more_of(bias, columns, residual)};
     const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
     const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
     for (int64_t begin = 0; begin < count; begin += block) {
@@ -277,9 +292,67 @@ class HostGroup {
     }
   }
 
+  // sums, of rank 0 alone: of all ranks' x, not rounded.
+  template <class T>
+  void reduce(const T* x, float* sums, int64_t count) {
+    const std::lock_guard lock(mutex_);
+    const Call call{4, sizeof(T), static_cast<uint64_t>(count), 0};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(float));
+    const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
+    const T* from[kMostRanks];
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const auto start = [&](int64_t r) { return is_few ? (r ? n : 0) : n * r / ranks_; };
+      const int64_t first = start(rank_), last = start(rank_ + 1);
+      const int turn = begin_step(call);
+      T* const mine = at<T>(rank_, turn);
+      std::memcpy(mine, x + begin, static_cast<size_t>(first) * sizeof(T));
+      std::memcpy(mine + last, x + begin + last, static_cast<size_t>(n - last) * sizeof(T));
+      end_step(call);
+      for (int64_t r = 0; r < ranks_; ++r)
+        from[r] = (r == rank_ ? x + begin : at<T>(r, turn)) + first;
+      if (is_few) {
+        if (rank_ == 0) sum_of(Sum<T, float>{sums + begin, from, ranks_, n});
+        continue;
+      }
+      const int results = begin_step(call);
+      sum_of(Sum<T, float>{rank_ == 0 ? sums + begin : at<float>(rank_, results), from, ranks_,
+                           last - first});
+      end_step(call);
+      for (int64_t r = 1; rank_ == 0 && r < ranks_; ++r)
+        std::memcpy(sums + begin + start(r), at<float>(r, results),
+                    static_cast<size_t>(start(r + 1) - start(r)) * sizeof(float));
+    }
+  }
+
+  // out of each rank = rank 0's sums, plus bias, plus residual, rounded.
+  template <class T>
+  void broadcast(const float* sums, T* out, int64_t count, const T* bias, int64_t columns,
+                 const T* residual) {
+    const std::lock_guard lock(mutex_);
+    const Call call{5, sizeof(T), static_cast<uint64_t>(count), more_of(bias, columns, residual)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(float));
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const int turn = begin_step(call);
+      if (rank_ == 0 && ranks_ > 1)
+        std::memcpy(buffer(0, turn), sums + begin, static_cast<size_t>(n) * sizeof(float));
+      end_step(call);
+      const float* const from[] = {rank_ == 0 ? sums + begin : at<float>(0, turn)};
+      sum_of(Sum<float, T>{out + begin, from, 1, n, bias, columns, begin,
+                           residual ? residual + begin : nullptr});
+    }
+  }
+
+  int64_t rank() const { return rank_; }
   int64_t ranks() const { return ranks_; }
 
  private:
+  template <class T>
+  static uint64_t more_of(const T* bias, int64_t columns, const T* residual) {
+    return static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0);
+  }
+
   // Runs of [outer, ranks, inner] that hold elements begin .. begin + n of rank r's [outer, inner].
   template <class F>
   void for_runs(int64_t begin, int64_t n, int64_t inner, int64_t r, F&& take) const {
@@ -386,17 +459,20 @@ class HostGroup {
     if (!reason.empty()) stop(reason);
   }
 
-  [[noreturn]] void stop(const std::string& reason) {
+  void break_for(const std::string& reason) {
     broken_ = reason;
     header().failed = kFailed;
     for (int64_t r = 0; r < ranks_; ++r) wake(state(r).count);
+  }
+  [[noreturn]] void stop(const std::string& reason) {
+    break_for(reason);
     fail(reason);
   }
 
   static std::string text_of(const Call& call) {
-    static constexpr const char* kNames[] = {"nothing", "all_reduce", "all_gather",
-                                             "reduce_scatter"};
-    return std::string(kNames[std::min<uint64_t>(call.kind, 3)]) + " of " +
+    static constexpr const char* kNames[] = {"nothing",        "all_reduce", "all_gather",
+                                             "reduce_scatter", "reduce",     "broadcast"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 5)]) + " of " +
            std::to_string(call.count) + (call.type == 4 ? " f32" : " bf16") + " (" +
            std::to_string(call.outer) + ")";
   }
@@ -412,7 +488,7 @@ class HostGroup {
     return reinterpret_cast<T*>(buffer(r, turn));
   }
 
-  std::string name_;
+  int file_ = -1;
   const int64_t rank_, ranks_;
   const double timeout_;
   size_t bytes_ = 0;
@@ -441,15 +517,17 @@ std::shared_ptr<HostGroup> group_of(int64_t number) {
   return found->second;
 }
 
-int64_t open_group(std::string name, int64_t rank, int64_t ranks, double timeout) {
-  auto made = std::make_shared<HostGroup>(std::move(name), rank, ranks, timeout);
+int64_t open_group(std::string path, int64_t rank, int64_t ranks, double timeout) {
+  auto made = std::make_shared<HostGroup>(path, rank, ranks, timeout);
   made->join();
   Groups& all = groups();
   const std::lock_guard lock(all.mutex);
   all.by_number.emplace(all.next, std::move(made));
   return all.next++;
 }
-void unlink_group(int64_t number) { group_of(number)->unlink(); }
+int64_t file_of_group(int64_t number) { return group_of(number)->file(); }
+void seal_group(int64_t number) { group_of(number)->seal(); }
+void fail_group(int64_t number, std::string reason) { group_of(number)->give_up(reason); }
 void close_group(int64_t number) {
   std::shared_ptr<HostGroup> dead;  // ends after the lock
   Groups& all = groups();
@@ -481,7 +559,9 @@ const T* data_of(const std::optional<Torch>& t) {
   return t ? static_cast<const T*>(t->const_data_ptr()) : nullptr;
 }
 
-void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional<Torch> residual) {
+// The number of columns.
+int64_t require_more(const Torch& x, const std::optional<Torch>& bias,
+                     const std::optional<Torch>& residual) {
   require(x, x, "x");
   const int64_t columns = x.dim() ? x.size(x.dim() - 1) : 1;
   if (bias) {
@@ -494,10 +574,48 @@ void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional
     if (residual->numel() != x.numel())
       fail("expected a residual like " + describe(x) + ", got " + describe(*residual));
   }
+  return columns;
+}
+
+void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional<Torch> residual) {
+  const int64_t columns = require_more(x, bias, residual);
   by_type(x, [&](auto type) {
     using T = decltype(type);
     group_of(group)->all_reduce(static_cast<T*>(x.mutable_data_ptr()), x.numel(), data_of<T>(bias),
                                 columns, data_of<T>(residual));
+  });
+}
+
+// Rank 0 of a group has sums of f32, of at least as many elements as x; the others have none.
+void require_sums(const std::optional<Torch>& sums, const Torch& x, int64_t rank) {
+  if (sums.has_value() != (rank == 0)) fail("expected sums on rank 0 alone");
+  if (!sums) return;
+  require_defined(*sums, "sums");
+  if (!sums->is_cpu() || !sums->is_contiguous() || sums->scalar_type() != ScalarType::Float ||
+      sums->numel() < x.numel())
+    fail("expected f32 sums of " + describe(x) + ", got " + describe(*sums));
+}
+
+void reduce(Torch x, int64_t group, std::optional<Torch> sums) {
+  require(x, x, "x");
+  const auto found = group_of(group);
+  require_sums(sums, x, found->rank());
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    found->reduce(static_cast<const T*>(x.const_data_ptr()),
+                  sums ? static_cast<float*>(sums->mutable_data_ptr()) : nullptr, x.numel());
+  });
+}
+
+void broadcast(std::optional<Torch> sums, int64_t group, Torch x, std::optional<Torch> bias,
+               std::optional<Torch> residual) {
+  const int64_t columns = require_more(x, bias, residual);
+  const auto found = group_of(group);
+  require_sums(sums, x, found->rank());
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    found->broadcast(data_of<float>(sums), static_cast<T*>(x.mutable_data_ptr()), x.numel(),
+                     data_of<T>(bias), columns, data_of<T>(residual));
   });
 }
 
@@ -534,23 +652,33 @@ void reduce_scatter(Torch x, int64_t group, Torch out, int64_t outer) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
-  m.def("host_group_open(str name, int rank, int ranks, float timeout) -> int");
-  m.def("host_group_unlink(int group) -> ()");
+  m.def("host_group_open(str path, int rank, int ranks, float timeout) -> int");
+  m.def("host_group_file(int group) -> int");
+  m.def("host_group_seal(int group) -> ()");
+  m.def("host_group_fail(int group, str reason) -> ()");
   m.def("host_group_close(int group) -> ()");
   m.def("host_all_reduce(Tensor(a!) x, int group, Tensor? bias, Tensor? residual) -> ()");
+  m.def("host_reduce(Tensor x, int group, Tensor(a!)? sums) -> ()");
+  m.def(
+      "host_broadcast(Tensor? sums, int group, Tensor(a!) x, Tensor? bias, Tensor? residual) -> "
+      "()");
   m.def("host_all_gather(Tensor x, int group, Tensor(a!) out, int outer) -> ()");
   m.def("host_reduce_scatter(Tensor x, int group, Tensor(a!) out, int outer) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("host_all_reduce", TORCH_BOX(&all_reduce));
+  m.impl("host_reduce", TORCH_BOX(&reduce));
+  m.impl("host_broadcast", TORCH_BOX(&broadcast));
   m.impl("host_all_gather", TORCH_BOX(&all_gather));
   m.impl("host_reduce_scatter", TORCH_BOX(&reduce_scatter));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
   m.impl("host_group_open", TORCH_BOX(&open_group));
-  m.impl("host_group_unlink", TORCH_BOX(&unlink_group));
+  m.impl("host_group_file", TORCH_BOX(&file_of_group));
+  m.impl("host_group_seal", TORCH_BOX(&seal_group));
+  m.impl("host_group_fail", TORCH_BOX(&fail_group));
   m.impl("host_group_close", TORCH_BOX(&close_group));
 }
 
