@@ -137,7 +137,7 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
 def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.Counter[str]") -> None:
     for node in list(graph.nodes):
         found = attention.attention_at(node)
-        if found is None:
+        if found is None or (options.attention is True and not attention.gains(value_of(found.q).dtype)):
             continue
         reason = None if options.attention == "always" else attention.why_left(found)
         if reason is None:
