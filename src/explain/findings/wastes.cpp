@@ -351,6 +351,45 @@ constinit const ExplanationRule kRepeatedTransformRule = {
         },
     .find = find_wastes_of<WasteKind::repeated_transform>};
 
+constinit const ExplanationRule kRepeatedSoftmaxRule = {
+    .id = "repeated-softmax",
+    .says = "that several softmaxes read the same logits, where one could be shared",
+    .said_if =
+        [] {
+          return and_share(
+              "`softmax`, `log_softmax`, `logsumexp` and `cross_entropy` of one number of elements "
+              "and classes (256 or more), along the last dimension, run more often in a step than "
+              "ops make or change such a tensor; those that read what an elementwise op made right "
+              "before do not count; what the rest of them take, forward and backward");
+        },
+    .find = find_wastes_of<WasteKind::repeated_softmax>,
+    .is_needless = true};
+
+constinit const ExplanationRule kOrderedPairsRule = {
+    .id = "ordered-pairs",
+    .says = "that all pairs of a set are computed in both orders, where one may do",
+    .said_if =
+        [] {
+          return std::string(
+              "`index`, `index_select` or `embedding` takes n (n - 1) rows of n, 16 or more, and "
+              "ops on so many rows take 10 % of the time or more; half of it, low confidence, and "
+              "a question");
+        },
+    .find = find_wastes_of<WasteKind::ordered_pairs>};
+
+constinit const ExplanationRule kInputGradientRule = {
+    .id = "input-gradient",
+    .says = "that the backward pass goes on to a tensor which no optimizer trains: an input",
+    .said_if =
+        [] {
+          return and_share(
+              "in each step the last gradient that is accumulated has sizes which no op of the "
+              "optimizer reads, while it reads those of half of the others or more, and nothing "
+              "reads it afterwards; the nodes behind the last one that is trained");
+        },
+    .find = find_wastes_of<WasteKind::input_gradient>,
+    .is_needless = true};
+
 constinit const ExplanationRule kKeptOrderRule = {
     .id = "kept-order",
     .says =

@@ -125,6 +125,10 @@ class WasteSearch {
 void find_unread_forward(const CountedOps& all, const Places& places, const Roots& roots,
                          std::vector<Waste>& found);
 
+// Backward passes that go on to an input which nobody trains (input_gradient.cpp).
+void find_input_gradients(const CountedOps& all, const Places& places, const Roots& roots,
+                          std::vector<Waste>& found);
+
 // Of backward passes and of graphs (passes.cpp).
 void find_wastes_of_passes(const CountedOps& all, const Places& places, const Roots& roots,
                            std::vector<Waste>& found);
