@@ -91,9 +91,17 @@ void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
           fmt::format("{} takes {} on rank {}, {} on the others at most", most.second,
                       duration(most.first + others_ns), e.ranks[last].rank, duration(others_ns)));
       const std::string_view remedy = remedy_of_function(most.second);
-      f.action = fmt::format("look at {} on rank {}{}", most.second, e.ranks[last].rank,
-                             remedy.empty() ? ": give it less of that, or the others as much"
-                                            : ": " + std::string(remedy));
+      f.action = fmt::format(
+          "look at {} on rank {}{}", most.second, e.ranks[last].rank,
+          remedy.empty()
+              ? (others_ns == 0 ? ": the others run none of it and wait for its result. "
+                                  "Let each rank do its part: split the batch (rows, "
+                                  "requests) over all ranks, and join by all_reduce or "
+                                  "all_gather (of gradients DistributedDataParallel, with "
+                                  "the update on each rank); what one rank alone must do, "
+                                  "rarely or beside the others' work"
+                                : ": give it less of that, or the others as much")
+              : ": " + std::string(remedy));
     }
   }
 }

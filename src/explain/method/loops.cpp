@@ -325,12 +325,50 @@ class LoopSearch {
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
              "one "
              "file of tensors)";
+    const auto asks = [&](std::string_view base) {
+      return std::ranges::any_of(loop.ops,
+                                 [&](const std::string& op) { return aten_base(op) == base; });
+    };
+    const bool compares = asks("ge") || asks("gt") || asks("le") || asks("lt");
+    if (compares && asks("sum") && !has_product && loop.ops.size() <= 12)
+      return "if thresholds, bins or edges are gone through one by one (a curve of a metric, a "
+             "histogram, ranks): sort once and take cumsum of the labels, which gives all "
+             "thresholds (or torch.bucketize, histc or bincount, and cumsum of the counts); few of "
+             "them as one broadcast comparison";
+    if (asks("roll") && !has_product)
+      return "shifts are taken one by one: all of them at once as unfold (windows without a copy), "
+             "one gather with a table of indices, or a convolution; a correlation over many shifts "
+             "by FFT";
+    const bool takes_best = asks("minimum") || asks("maximum") || asks("min") || asks("max");
+    if (takes_best && asks("add") && (asks("select") || asks("index")) && !has_product)
+      return "if this is a dynamic programme (DTW, edit distance, Viterbi): compute all states, or "
+             "a whole anti-diagonal, in one op, all pairs or sequences of the batch at once, and "
+             "take backpointers out of the loop; else a compiled loop (torch.compile, numba, C++)";
+    if (asks("logsumexp") && asks("sub") && !asks("select") && !asks("slice") && !asks("stack") &&
+        !asks("cat") && !has_product)
+      return "if rows and columns are normalised by turns (Sinkhorn): fewer iterations, with a "
+             "test "
+             "of convergence every few and the duals of the step before as the start, or products "
+             "of exp(-cost / eps) with vectors (K @ v, K.T @ u) in place of logsumexp of the whole "
+             "matrix; of a recursion over time the library's op (F.ctc_loss) or a scan";
     if ((holds("logsumexp") || holds("logaddexp")) && !has_product)
       return "if this is a recursion over time (CTC, a CRF, a hidden Markov model): the library's "
              "op "
              "runs all steps in one call (F.ctc_loss), or an associative scan does (logcumsumexp "
              "for a plain sum); else write it over the whole tensor: all steps, labels or samples "
              "at once";
+    // A call of a library holds the loop: what it is asked for says more than what stands around.
+    int64_t loop_ns = 0;
+    for (const auto& [name, ns] : loop.op_ns) loop_ns += ns;
+    const OpKnowledge* longest = op_knowledge(loop.longest);
+    if (longest != nullptr && longest->cost == OpCost::solve && !longest->loop.empty() &&
+        4 * loop.op_ns.front().second >= loop_ns)
+      return fmt::format(
+          "{} takes most: {}; if what it reads depends on no weight (a transform of the data set, "
+          "a graph, a fixed matrix), compute it once when the data are prepared (pre_transform, "
+          "the Dataset) and keep it; build its matrices without a loop (one index_put or "
+          "scatter for the batch)",
+          loop.longest, longest->loop);
     if (holds("eq") && (holds("index") || holds("nonzero") || holds("masked_select") ||
                         holds("where") || holds("masked_fill")))
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "
