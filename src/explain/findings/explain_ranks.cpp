@@ -94,8 +94,8 @@ void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
       f.action = fmt::format(
           "look at {} on rank {}{}", most.second, e.ranks[last].rank,
           remedy.empty()
-              ? (others_ns == 0 ? ": the others run none of it and wait for its result. "
-                                  "Let each rank do its part: split the batch (rows, "
+              ? (others_ns == 0 ? ": the others run none of it. If they wait for its result, "
+                                  "let each rank do its part: split the batch (rows, "
                                   "requests) over all ranks, and join by all_reduce or "
                                   "all_gather (of gradients DistributedDataParallel, with "
                                   "the update on each rank); what one rank alone must do, "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
@@ -60,9 +61,11 @@ class InputGradients : WasteSearch {
 
   // Sizes of all that an optimizer updates: list ops, and ops in place behind the last node.
   void find_trained(const std::map<uint32_t, std::vector<size_t>>& nodes) {
+    std::unordered_set<uint32_t> seen;
     for (size_t r = 0; r < roots_.size(); ++r) {
       const std::string_view name = roots_.name(r);
       if (name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_")) {
+        if (!seen.insert(all_.inputs_id(roots_.at(r))).second) continue;  // as the step before
         for (const OpInput& in : all_.inputs(roots_.at(r)))
           for (const OpInput& t : in.list) trained_.insert(t.dims);
         continue;

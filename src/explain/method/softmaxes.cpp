@@ -16,6 +16,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr int64_t kClasses = 256;      // a softmax over fewer is rarely dear
+constexpr size_t kLogitsOfStep = 16;   // sizes of them
 constexpr int64_t kLeastOfPairs = 16;  // of a set
 constexpr double kPairsShare = 0.1;    // of the run
 
@@ -95,9 +96,16 @@ class ComputedTwice : AskedSearch {
       if (!is_own) of.direct.push_back(i);
     }
     std::erase_if(readers, [](const auto& of) { return of.second.direct.size() < 2; });
+    // Logits of so many sizes are those of attention while a text grows.
+    std::map<uint32_t, size_t> sizes;
+    for (const auto& [of, its] : readers) ++sizes[of.first];
+    std::erase_if(readers, [&](const auto& of) { return sizes[of.first.first] > kLogitsOfStep; });
     if (readers.empty()) return;
     for (size_t i = 0; i < asked_.size(); ++i) {
       const OpClass kind = asked_.kind(i);
+      if (kind == OpClass::view) continue;
+      const auto of_step = readers.lower_bound({step(i), Logits{}});
+      if (of_step == readers.end() || of_step->first.first != step(i)) continue;
       if (is_in_place(asked_.name(i)) && is_forward(i) && !asked_.inputs(i).empty()) {
         // Logits that are changed are others from then on.
         if (const auto logits = logits_of(asked_.inputs(i)[0].dims))
@@ -105,16 +113,16 @@ class ComputedTwice : AskedSearch {
             ++of->second.made;
         continue;
       }
-      if (kind == OpClass::view || !is_forward(i) || is_one(kSoftmaxes, asked_.base(i))) continue;
+      if (!is_forward(i) || is_one(kSoftmaxes, asked_.base(i))) continue;
       const auto known = output_shape(asked_.name(i), asked_.inputs(i));
       const auto logits = known ? logits_of(known->dims) : std::nullopt;
       if (known && !logits) continue;
-      for (auto& [of, its] : readers) {
+      // Those of its step alone: a long run has thousands.
+      for (auto of = of_step; of != readers.end() && of->first.first == step(i); ++of) {
         // Elementwise ops behind the first softmax work on its result: p * log(p).
-        const bool is_term = kind == OpClass::pointwise && i > its.first;
-        if (of.first == step(i) && !is_term &&
-            (logits ? *logits == of.second : may_make(i, of.second)))
-          ++its.made;
+        const bool is_term = kind == OpClass::pointwise && i > of->second.first;
+        const Logits& read = of->first.second;
+        if (!is_term && (logits ? *logits == read : may_make(i, read))) ++of->second.made;
       }
     }
     std::map<Logits, CostlyForm> forms;
@@ -184,18 +192,20 @@ class ComputedTwice : AskedSearch {
     std::map<int64_t, int64_t> sets;  // n by the number of pairs
     for (size_t i = 0; i < asked_.size(); ++i)
       if (const auto n = set_of_pairs(i)) sets[*n * (*n - 1)] = *n;
-    for (const auto& [pairs, n] : sets) {
-      CostlyForm form;
-      for (size_t i = 0; i < asked_.size(); ++i) {
-        if (!is_forward(i)) continue;
-        const std::vector<TensorShape> read = tensors(i);
-        if (std::ranges::none_of(read, [rows = pairs](const TensorShape& t) {
-              return !t.dims.empty() && t.dims[0] == rows;
-            }))
-          continue;
-        if (form.count++ == 0) form.first = i;
-        take(form, i);
-      }
+    if (sets.empty()) return;
+    std::map<int64_t, CostlyForm> forms;
+    for (size_t i = 0; i < asked_.size(); ++i) {
+      if (!is_forward(i)) continue;
+      int64_t rows = 0;
+      for (const TensorShape& t : tensors(i))
+        if (!t.dims.empty() && sets.contains(t.dims[0])) rows = t.dims[0];
+      if (rows == 0) continue;
+      CostlyForm& form = forms[rows];
+      if (form.count++ == 0) form.first = i;
+      take(form, i);
+    }
+    for (const auto& [pairs, form] : forms) {
+      const int64_t n = sets[pairs];
       if (static_cast<double>(form.ns) < kPairsShare * static_cast<double>(all_.wall_ns)) continue;
       report(WasteKind::ordered_pairs, form,
              fmt::format("ops on {} rows are of all pairs of {} in both orders, {} x {}", pairs, n,

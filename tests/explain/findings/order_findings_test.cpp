@@ -111,6 +111,56 @@ TEST(OrderFindings, ATransformOfOneSoundForEachFilterIsAQuestion) {
   EXPECT_EQ(find_finding(filtered(2, true, 18000), "repeated-transform"), nullptr) << "few";
 }
 
+// --- What the action follows
+// ---------------------------------------------------------------------------------------
+
+// Work before the layers of training, which no gradient reaches.
+std::string action_of_untrained(const char* op) {
+  OpSequence b;
+  int64_t number_of = 20;
+  for (int step = 0; step < 3; ++step) {
+    b.add(op, 200, {tensor({64, 64})}, number_of);
+    b.add("aten::linear", 100, {tensor({64, 64}), tensor({64, 64})}, number_of);
+    b.add("aten::mse_loss", 5, {tensor({64, 64})}, number_of + 1);
+    b.node("MseLossBackward0", 5, number_of + 1, "aten::mse_loss_backward");
+    b.node("AddmmBackward0", 200, number_of, "aten::mm");
+    number_of += 2;
+    b.end_step();
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "untrained-forward");
+  return f == nullptr ? "" : f->action;
+}
+
+TEST(OrderFindings, UntrainedWorkSaysWhatItsLongestOpIsFor) {
+  const auto says = [](const char* op, const char* part) {
+    return action_of_untrained(op).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(says("aten::normal_", "one draw with the summed variance"));
+  EXPECT_TRUE(says("aten::linalg_eigh", "pre_transform"));
+  EXPECT_TRUE(says("aten::grid_sampler_2d", "warps in series are one"));
+  EXPECT_FALSE(says("aten::mul", "what takes most could be less")) << "it says nothing";
+}
+
+TEST(OrderFindings, CallsOfAnOptimizerSpeakOfItsGroups) {
+  const auto action = [](const char* range) {
+    OpSequence b;
+    for (int step = 0; step < 2; ++step) {
+      b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+      const int64_t start = b.at_us;
+      for (int i = 0; i < 200; ++i) b.add("aten::addcdiv_", 4, {tensor({16}), tensor({16})});
+      b.annotation(range, start * kUs, b.at_us * kUs);
+      b.end_step();
+    }
+    const Explanation e = explain(b);
+    const Finding* f = find_finding(e, "dispatch");
+    return f == nullptr ? "" : f->action;
+  };
+  EXPECT_NE(action("Optimizer.step#Own.step").find("one group for each setting"),
+            std::string::npos);
+  EXPECT_EQ(action("score").find("one group for each setting"), std::string::npos);
+}
+
 // --- Softmaxes and pairs
 // ---------------------------------------------------------------------------------------
 
