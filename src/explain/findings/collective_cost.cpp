@@ -28,7 +28,10 @@ std::string_view remedy_of_kind(std::string_view kind) {
        "neighbours (batch_isend_irecv); if rows are padded to one size, gather the counts first "
        "and then only the rows that are filled (all_gather of uneven sizes, all_to_all_single); if "
        "weights are gathered that do not change (inference, frozen layers), gather them once and "
-       "keep them; if all ranks compute the same from what they gather, compute the own rows only; "
+       "keep them; if columns of a layer's result are gathered for the next layer, cut that one by "
+       "rows (its inputs), so that each rank multiplies its own columns without a gather, and "
+       "all_reduce the results, the partial sums (a pair of layers as Megatron cuts it); if all "
+       "ranks compute the same from what they gather, compute the own rows only; "
        "else reduce on each rank first (sums, top-k or argmax in place of logits) and send the "
        "result; metrics every N steps"},
       {"reduce_scatter",

@@ -35,6 +35,7 @@ struct Run {
   size_t first = 0;
   size_t period = 0;
   size_t iterations = 0;
+  bool is_counted = false;  // of the backward pass: with the loop that it is of
 };
 
 class LoopSearch {
@@ -124,7 +125,7 @@ class LoopSearch {
           i += equal + 1;
           continue;
         }
-        const Run found{i, period, equal / period + 1};
+        const Run found{i, period, equal / period + 1, false};
         for (size_t r = i; r < i + found.iterations * period; ++r) taken_[r] = true;
         runs[signature(found)].push_back(found);
         i += found.iterations * period;
@@ -164,15 +165,33 @@ class LoopSearch {
     }
   }
 
-  // The backward pass of the loop: as many iterations in the same step.
+  // The backward pass of the loop: as many iterations in the same step. Each belongs to one loop,
+  // once: a step may have several runs of a loop, and several loops of as many iterations.
   void add_backward(const Run& run, CallLoop& loop, ByName& by_name) {
-    for (const auto& [signature, backward] : backward_runs_)
-      for (const Run& its : backward) {
+    for (auto& [signature, backward] : backward_runs_)
+      for (Run& its : backward) {
         const size_t more = std::max(its.iterations, run.iterations);
         const size_t less = std::min(its.iterations, run.iterations);
-        if (more - less <= 2 && step_of(its.first) == step_of(run.first) && its.first > run.first)
-          add_times(its, loop, by_name, nullptr);
+        if (its.is_counted || more - less > 2 || step_of(its.first) != step_of(run.first) ||
+            its.first < run.first || !is_backward_of(its, run))
+          continue;
+        its.is_counted = true;
+        add_times(its, loop, by_name, nullptr);
       }
+  }
+
+  int64_t sequence_of(size_t root) const {
+    const OpArgs* args = all_.trace.op_args(all_.event(roots_[root]));
+    return args == nullptr ? -1 : args->sequence_number;
+  }
+
+  // The nodes have the numbers of ops of the run; true where numbers were not recorded.
+  bool is_backward_of(const Run& its, const Run& run) const {
+    const size_t end = run.first + run.iterations * run.period;
+    const int64_t number = sequence_of(its.first + its.period * (its.iterations / 2));
+    const int64_t from = sequence_of(run.first);
+    const int64_t to = end < roots_.size() ? sequence_of(end) : -1;
+    return number < 0 || from < 0 || (number >= from && (to <= from || number < to));
   }
 
   std::optional<CallLoop> describe(const std::vector<Run>& runs) {

@@ -178,12 +178,19 @@ class Passes : WasteSearch {
           times.add(all_.name_id(at), all_.ns_at(at) / node.count * (node.count - 1));
     }
     const bool is_of_one = calls_of_one >= 2 && most < kManyPasses && most_plain < 2;
+    const int64_t nodes_ns = waste.ns;  // of the passes, without what differentiates them
+    std::vector<size_t> repeated;
+    for (const auto& [key, node] : nodes)
+      repeated.insert(repeated.end(), node.roots.begin(), node.roots.end());
+    if (most >= kManyPasses && most_plain < most) {
+      // Each of the passes was recorded for a gradient, which goes through it again.
+      const size_t before = calls.size();
+      again_ns += gradients_of(repeated, waste, calls, times) / most * (most - 1);
+      ops += std::ssize(calls) - static_cast<int64_t>(before);
+    }
     if (is_of_one) {
       const int64_t kept = std::min(most, calls_of_one);
       again_ns = waste.ns / most * (kept - 1);
-      std::vector<size_t> repeated;
-      for (const auto& [key, node] : nodes)
-        repeated.insert(repeated.end(), node.roots.begin(), node.roots.end());
       again_ns += gradients_of(repeated, waste, calls, times) / kept * (kept - 1);
     }
     if (again_ns == 0 || !is_worth_it(again_ns) ||
@@ -194,7 +201,7 @@ class Passes : WasteSearch {
                          [](const auto& a, const auto& b) { return a.second < b.second; });
     const std::string_view name = node_name(all_.trace.strings[longest->first]);
     // Each pass over all of it, or each over what the passes before had and a little more.
-    const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
+    const bool is_whole = 2 * ns_by_count.rbegin()->second >= nodes_ns;
     waste.kind = WasteKind::repeated_backward;
     waste.title = fmt::format(
         "backward passes go through the same graph again, up to {} times in a step: {} "
