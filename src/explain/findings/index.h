@@ -78,6 +78,9 @@ extern const ExplanationRule kRoundTripRule;
 extern const ExplanationRule kRepeatedTransformRule;
 extern const ExplanationRule kRepeatedSoftmaxRule;
 extern const ExplanationRule kOrderedPairsRule;
+extern const ExplanationRule kRepeatedChainRule;
+extern const ExplanationRule kSharedPrefixRule;
+extern const ExplanationRule kRepeatedRunsRule;
 extern const ExplanationRule kInputGradientRule;
 extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
@@ -180,6 +183,9 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kRepeatedTransformRule,
     &kRepeatedSoftmaxRule,
     &kOrderedPairsRule,
+    &kRepeatedChainRule,
+    &kSharedPrefixRule,
+    &kRepeatedRunsRule,
     &kInputGradientRule,
     &kKeptOrderRule,
     &kUnreadForwardRule,

@@ -377,6 +377,50 @@ constinit const ExplanationRule kOrderedPairsRule = {
         },
     .find = find_wastes_of<WasteKind::ordered_pairs>};
 
+constinit const ExplanationRule kRepeatedChainRule = {
+    .id = "repeated-chain",
+    .says = "that several modules of a step compute the same from the same input",
+    .said_if =
+        [] {
+          return and_share(
+              "in a step three modules or more each begin with the same ops on the same sizes, "
+              "three elementwise ones or more, without parameters of layers; they read their own "
+              "results and tensors of sizes that no other op of the step makes, and give no weight "
+              "of a product; all runs but the first");
+        },
+    .find = find_wastes_of<WasteKind::repeated_chain>,
+    .is_needless = true};
+
+constinit const ExplanationRule kSharedPrefixRule = {
+    .id = "shared-prefix",
+    .says =
+        "that sequences of a batch begin with the same words, which all layers compute for each",
+    .said_if =
+        [] {
+          return std::string(
+              "in a run without a backward pass one row of words is expanded or repeated, joined "
+              "by `cat` with at most as many words of each sequence, and looked up by `embedding`, "
+              "and all attention of the step has `is_causal`; the share of the repeated words is "
+              "10 % of the time or more");
+        },
+    .find = find_wastes_of<WasteKind::shared_prefix>,
+    .is_needless = true};
+
+constinit const ExplanationRule kRepeatedRunsRule = {
+    .id = "repeated-runs",
+    .says =
+        "that a function runs the same loop of ops again and again, as finite differences and "
+        "sweeps of parameters do",
+    .said_if =
+        [] {
+          return std::string(
+              "without a backward pass and without layers, one call of a Python function calls "
+              "another 8 times or more, each time with the same ops on the same sizes, one of them "
+              "8 times or more, and a number as the result (a sum, a loss); 30 % of the time or "
+              "more; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::repeated_runs>};
+
 constinit const ExplanationRule kInputGradientRule = {
     .id = "input-gradient",
     .says = "that the backward pass goes on to a tensor which no optimizer trains: an input",

@@ -78,6 +78,9 @@ void find_kept_orders(const AskedOps& asked, const Places& places, std::vector<W
 // Softmaxes of the same logits, and pairs in both orders (softmaxes.cpp). Adds to `found`.
 void find_computed_twice(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// The same work on the same input (same_input.cpp). Adds to `found`.
+void find_same_inputs(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

@@ -33,6 +33,9 @@ inline bool is_convolution(std::string_view base) {
 class OpTimes {
  public:
   void add(StringId name, int64_t ns) { by_name_[name] += ns; }
+  void add(const OpTimes& times) {
+    for (const auto& [name, ns] : times.by_name_) by_name_[name] += ns;
+  }
   std::vector<std::pair<std::string, int64_t>> list(const Trace& trace) const {
     std::vector<std::pair<std::string, int64_t>> list;
     list.reserve(by_name_.size());

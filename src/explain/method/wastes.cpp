@@ -759,6 +759,7 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_dropout_passes(asked, places, found);
   find_kept_orders(asked, places, found);
   find_computed_twice(asked, places, found);
+  find_same_inputs(asked, places, found);
   find_pieces(asked, places, found);
   find_fixed_operands(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
