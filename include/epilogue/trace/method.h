@@ -167,6 +167,12 @@ enum class WasteKind : uint8_t {
   fixed_operand,     // the same table is made ready in every step
   repeated_transform,  // the same Fourier transform of tensors that nothing makes in between
   kept_order,          // ops that keep the order before one that reads the order alone
+  repeated_softmax,    // softmaxes of the same logits
+  ordered_pairs,       // each pair of a set in both orders
+  input_gradient,      // the backward pass goes on to a tensor that no optimizer trains
+  repeated_chain,      // modules compute the same from the same input
+  shared_prefix,       // sequences of a batch that begin alike
+  repeated_runs,       // a function runs the same loop again and again
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

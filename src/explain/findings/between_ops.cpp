@@ -53,12 +53,19 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
           return function.name.find("_engine_run_backward") == std::string::npos &&
                  !function.name.starts_with("<built-in");
         });
-    f.action =
-        own != host.functions.begin() && remedy.empty()
-            ? "fewer and larger nodes of the backward pass: batches in place of loops, one "
-              "table or layer in place of many small ones, torch.compile"
-            : fmt::format("take {} out of the step (a loader's worker, once before){}", own->name,
-                          remedy.empty() ? std::string(kVectorise) : ": " + std::string(remedy));
+    if (remedy.empty() && own != host.functions.end() &&
+        own->name.find("torch/optim/") != std::string::npos)
+      f.action =
+          "make the optimizer's Python cheaper: one parameter group for each setting (with and "
+          "without weight decay), not one for each parameter; fused=True; gradients that are None "
+          "for what is not trained (zero_grad(set_to_none=True)); torch.compile of its step";
+    else
+      f.action =
+          own != host.functions.begin() && remedy.empty()
+              ? "fewer and larger nodes of the backward pass: batches in place of loops, one "
+                "table or layer in place of many small ones, torch.compile"
+              : fmt::format("take {} out of the step (a loader's worker, once before){}", own->name,
+                            remedy.empty() ? std::string(kVectorise) : ": " + std::string(remedy));
   }
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});

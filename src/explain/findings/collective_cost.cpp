@@ -17,29 +17,43 @@ struct Remedy {
 };
 
 std::string_view remedy_of_kind(std::string_view kind) {
-  constexpr std::array<Remedy, 8> kRemedies = {{
+  constexpr std::array<Remedy, 10> kRemedies = {{
       {"all_reduce",
-       "send fewer bytes: gradients in bf16 (bf16_compress_hook), accumulated over micro-batches "
-       "under no_sync(), larger batches on each rank; of metrics send sums every N steps"},
+       "send fewer bytes: float32 in place of float64, gradients in bf16 (bf16_compress_hook), "
+       "accumulated over micro-batches under no_sync(), larger batches on each rank; of frozen or "
+       "equal tensors nothing; of metrics send sums every N steps; and beside the backward pass "
+       "(DistributedDataParallel, async_op=True)"},
       {"all_gather",
        "gather less: if a grid or a sequence is cut, exchange only the boundary rows with the "
        "neighbours (batch_isend_irecv); if rows are padded to one size, gather the counts first "
        "and then only the rows that are filled (all_gather of uneven sizes, all_to_all_single); if "
        "weights are gathered that do not change (inference, frozen layers), gather them once and "
-       "keep them; if all ranks compute the same from what they gather, compute the own rows only; "
+       "keep them; if columns of a layer's result are gathered for the next layer, cut that one by "
+       "rows (its inputs), so that each rank multiplies its own columns without a gather, and "
+       "all_reduce the results, the partial sums (a pair of layers as Megatron cuts it); if all "
+       "ranks compute the same from what they gather, compute the own rows only; "
        "else reduce on each rank first (sums, top-k or argmax in place of logits) and send the "
        "result; metrics every N steps"},
       {"reduce_scatter",
        "send fewer bytes: bf16 for gradients, larger batches on each rank, accumulation"},
       {"all_to_all",
-       "send fewer rows: bf16, a smaller capacity factor of experts, experts on the own node "
-       "first"},
+       "send fewer rows: bf16, a smaller capacity factor of experts (or counts first and then the "
+       "rows that are filled), experts on the own node first"},
       {"broadcast",
        "send it once: constants and weights that ranks hold already need no broadcast in each step "
-       "(broadcast_buffers=False, data loaders on each rank)"},
+       "(broadcast_buffers=False, data loaders on each rank); weights that one rank updates: "
+       "all_reduce the gradients and update on each rank"},
       {"gather",
        "gather less: sums or top-k of each rank in place of whole tensors, every N steps"},
       {"scatter", "let each rank load its own part (DistributedSampler)"},
+      {"send_recv",
+       "send fewer and larger tensors (stack them), fewer bytes (float32 or bf16, only the rows "
+       "that are read), and beside work: irecv before it, isend behind it (batch_isend_irecv), "
+       "wait() late; of stages in a row more micro-batches; a sum that goes round the ranks "
+       "by hand is all_reduce"},
+      {"reduce",
+       "send fewer bytes (float32 in place of float64, bf16), sums in place of whole tensors, "
+       "every N steps; if all ranks need it, one all_reduce in place of reduce and broadcast"},
       {"barrier", "no barrier in the step: collectives order the ranks as far as they need it"},
   }};
   for (const Remedy& remedy : kRemedies)

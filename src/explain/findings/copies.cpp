@@ -10,10 +10,10 @@ constexpr double kCopyShare = 0.2;
 constexpr double kOfCopies = 0.75;  // of the time of copy_: then its place is that of these copies
 
 // Ops that copy because they were asked to: a copy below them is theirs.
-constexpr std::array<std::string_view, 11> kCopiers = {
+constexpr std::array<std::string_view, 12> kCopiers = {
     "aten::to",      "aten::_to_copy", "aten::contiguous", "aten::clone",
     "aten::reshape", "aten::repeat",   "aten::stack",      "aten::copy_",
-    "aten::cat",     "aten::float",    "aten::pad"};
+    "aten::cat",     "aten::float",    "aten::pad",        "aten::roll"};
 
 // One side of the copy is channels_last, and the other is not.
 bool changes_layout(const VisitedOp& op) {
@@ -50,6 +50,10 @@ std::string_view copy_advice(std::string_view name) {
     return "cat copies all that it joins: write into a tensor made beforehand (slices, "
            "index_copy_), "
            "and let a cache grow in blocks";
+  if (name == "aten::roll")
+    return "roll copies the whole tensor: of a stencil write the differences of slices, with the "
+           "border apart, or pad once (F.pad with mode=\"circular\") and read its slices, which "
+           "are views; many shifts at once are a convolution or unfold";
   if (name == "aten::to" || name == "aten::_to_copy" || name == "aten::float")
     return "casts: keep tensors in the type that the next op takes; autocast casts weights again "
            "in "
@@ -77,6 +81,7 @@ void find_copies(const Explanation& e, const CopiesAsked& asked, std::vector<Fin
                                      duration(copies[i].ns)));
   const auto item = std::ranges::find(e.method.items, "aten::copy_", &CostItem::op);
   if (item != e.method.items.end() && copies.front().name != "aten::cat" &&
+      copies.front().name != "aten::roll" &&
       static_cast<double>(ns) >= kOfCopies * static_cast<double>(item->ns)) {
     CostPlace where = item->place;
     where.op.clear();

@@ -45,6 +45,11 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
       [](const HostOp* op) { return op->name == "aten::item"; });
   if (!remedy.empty())
     advise(f, "leave the calls of that function out of the step: " + std::string(remedy));
+  else if (e.method.calls_place.annotation.starts_with("Optimizer."))
+    advise(f,
+           "the optimizer makes most of the calls: foreach=True, or fused=True, takes all tensors "
+           "of a parameter group in one call; make one group for each setting (with and without "
+           "weight decay), not one for each parameter");
   else
     advise(f,
            reads_numbers

@@ -8,6 +8,7 @@
 #include "explain/findings/index.h"
 #include "explain/findings/rank_findings.h"
 #include "explain/host/host_functions.h"
+#include "explain/index/aten_ops.h"
 #include "explain/ranks/rank_digest.h"
 
 namespace epilogue::trace {
@@ -64,6 +65,14 @@ RankSummary summary_of(const RankDigest& digest, const Collectives& all, size_t 
 // Of the wait for the last rank: what does not explain so much of it is no reason.
 constexpr double kReasonShare = 0.2;
 
+// A collective takes as long as ranks wait in it, or as its host is delayed: it is no work that
+// another rank could do.
+bool is_collective(std::string_view name) {
+  return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+         name.starts_with("_c10d_functional_autograd::") || name == "record_param_comms" ||
+         name.starts_with("nccl:") || is_cpu_collective(name);
+}
+
 // What the last rank spends more time on than the others do.
 void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
   for (Finding& f : e.findings) {
@@ -75,6 +84,7 @@ void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
       std::pair<int64_t, std::string> most;
       int64_t others_ns = 0;
       for (const auto& [name, ns] : digests.ranks[last].host_ns) {
+        if (is_collective(name)) continue;
         int64_t others = 0;
         for (size_t r = 0; r < digests.ranks.size(); ++r)
           if (const auto found = digests.ranks[r].host_ns.find(name);
@@ -91,9 +101,20 @@ void name_what_is_late(const RankDigests& digests, RanksExplanation& e) {
           fmt::format("{} takes {} on rank {}, {} on the others at most", most.second,
                       duration(most.first + others_ns), e.ranks[last].rank, duration(others_ns)));
       const std::string_view remedy = remedy_of_function(most.second);
-      f.action = fmt::format("look at {} on rank {}{}", most.second, e.ranks[last].rank,
-                             remedy.empty() ? ": give it less of that, or the others as much"
-                                            : ": " + std::string(remedy));
+      f.action = fmt::format(
+          "look at {} on rank {}{}", most.second, e.ranks[last].rank,
+          remedy.empty()
+              ? (others_ns == 0
+                     ? ": the others run none of it. If they wait for its result, "
+                       "let each rank do its part: split the batch (rows, "
+                       "requests) over all ranks, and join by all_reduce or "
+                       "all_gather (of gradients DistributedDataParallel, with "
+                       "the update on each rank); what one rank alone must do, "
+                       "rarely or beside the others' work"
+                     : ": give it less of that, or the others as much; if all ranks "
+                       "call it as often on the same sizes, its machine is slower or has "
+                       "other work")
+              : ": " + std::string(remedy));
     }
   }
 }

@@ -60,6 +60,19 @@ bool are_fills(const Fusion& fusion) {
   return fills >= kManyFills && 10 * fills >= 9 * fusion.ops.size();
 }
 
+// Where the op of a fusion that takes most is called from; "" if most of that op is elsewhere.
+std::string place_of(const Explanation& e, const Fusion& fusion) {
+  const auto most =
+      std::max_element(fusion.op_us.begin(), fusion.op_us.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == fusion.op_us.end()) return "";
+  for (const CostItem& item : e.method.items)
+    if (const std::string place = item.place.text();
+        item.op == most->first && 2 * most->second >= to_us(item.ns) && !place.empty())
+      return most->first + place;
+  return "";
+}
+
 Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for_pages) {
   Finding f;
   f.severity = Severity::info;
@@ -80,6 +93,8 @@ Finding fusion_finding(const Explanation& e, const Fusion& fusion, bool pays_for
                                      format_bytes(fusion.bytes_now)));
   f.evidence.push_back(fmt::format("confidence {}; assumes that {}",
                                    confidence_name(fusion.confidence), fusion.assumption));
+  if (const std::string place = place_of(e, fusion); !place.empty())
+    f.evidence.push_back("most of " + place);
   advise(f, are_fills(fusion)
                 ? "if optimizer.zero_grad() does this: zero_grad(set_to_none=True) leaves it out"
                 : remedy_of(fusion.kind));

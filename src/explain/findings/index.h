@@ -76,6 +76,12 @@ extern const ExplanationRule kHandPenaltyRule;
 extern const ExplanationRule kCompositeOpRule;
 extern const ExplanationRule kRoundTripRule;
 extern const ExplanationRule kRepeatedTransformRule;
+extern const ExplanationRule kRepeatedSoftmaxRule;
+extern const ExplanationRule kOrderedPairsRule;
+extern const ExplanationRule kRepeatedChainRule;
+extern const ExplanationRule kSharedPrefixRule;
+extern const ExplanationRule kRepeatedRunsRule;
+extern const ExplanationRule kInputGradientRule;
 extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
 extern const ExplanationRule kPooledRowsRule;
@@ -175,6 +181,12 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kCompositeOpRule,
     &kRoundTripRule,
     &kRepeatedTransformRule,
+    &kRepeatedSoftmaxRule,
+    &kOrderedPairsRule,
+    &kRepeatedChainRule,
+    &kSharedPrefixRule,
+    &kRepeatedRunsRule,
+    &kInputGradientRule,
     &kKeptOrderRule,
     &kUnreadForwardRule,
     &kPooledRowsRule,

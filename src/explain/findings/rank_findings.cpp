@@ -153,7 +153,10 @@ void sort_findings_of_ranks(RanksExplanation& e) {
     if (f.id == kCollectiveCostRule.id || f.id == kSmallCollectivesOfRanksRule.id ||
         f.id == kRepeatedReductionOfRanksRule.id || f.id == kSentBuffersOfRanksRule.id)
       exposed_ns -= static_cast<int64_t>(time_of(f) * kNsPerUs);
+  // No file of a rank is among those that were left out.
+  const bool is_whole = e.world_size && e.has_all_ranks();
   const auto weight = [&](const Finding& f) {
+    if (f.id == kLeftOutFilesRule.id && is_whole) return 0.0;
     if (f.id == kCommunicationOverlapRule.id) return to_us(std::max<int64_t>(0, exposed_ns));
     const double us = time_of(f);
     return f.id == kChangingStragglersRule.id || f.confidence == Confidence::low ? us / 2 : us;

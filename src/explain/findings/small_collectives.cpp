@@ -15,7 +15,8 @@ constexpr std::string_view kOneBuffer =
     "put the tensors into one buffer and call the collective once (torch.cat of the flattened "
     "tensors, split afterwards; torch.distributed's coalescing of all_reduce), or let "
     "DistributedDataParallel do it in buckets, which also run beside the backward pass "
-    "(bucket_cap_mb); async_op=True lets them run beside ops";
+    "(bucket_cap_mb); async_op=True lets them run beside ops; of SyncBatchNorm, which gathers the "
+    "statistics of each layer, plain batch norm or group norm if the batch of a rank is large";
 
 // The kind that is called again and again with little; null if there is none.
 const CollectiveStats* small_kind(const RankCollectives& rank, int64_t steps) {

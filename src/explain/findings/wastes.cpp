@@ -351,6 +351,89 @@ constinit const ExplanationRule kRepeatedTransformRule = {
         },
     .find = find_wastes_of<WasteKind::repeated_transform>};
 
+constinit const ExplanationRule kRepeatedSoftmaxRule = {
+    .id = "repeated-softmax",
+    .says = "that several softmaxes read the same logits, where one could be shared",
+    .said_if =
+        [] {
+          return and_share(
+              "`softmax`, `log_softmax`, `logsumexp` and `cross_entropy` of one number of elements "
+              "and classes (256 or more), along the last dimension, run more often in a step than "
+              "ops make or change such a tensor; those that read what an elementwise op made right "
+              "before do not count; what the rest of them take, forward and backward");
+        },
+    .find = find_wastes_of<WasteKind::repeated_softmax>,
+    .is_needless = true};
+
+constinit const ExplanationRule kOrderedPairsRule = {
+    .id = "ordered-pairs",
+    .says = "that all pairs of a set are computed in both orders, where one may do",
+    .said_if =
+        [] {
+          return std::string(
+              "`index`, `index_select` or `embedding` takes n (n - 1) rows of n, 16 or more, and "
+              "ops on so many rows take 10 % of the time or more; half of it, low confidence, and "
+              "a question");
+        },
+    .find = find_wastes_of<WasteKind::ordered_pairs>};
+
+constinit const ExplanationRule kRepeatedChainRule = {
+    .id = "repeated-chain",
+    .says = "that several modules of a step compute the same from the same input",
+    .said_if =
+        [] {
+          return and_share(
+              "in a step three modules or more each begin with the same ops on the same sizes, "
+              "three elementwise ones or more, without parameters of layers; they read their own "
+              "results and tensors of sizes that no other op of the step makes, and give no weight "
+              "of a product; all runs but the first");
+        },
+    .find = find_wastes_of<WasteKind::repeated_chain>,
+    .is_needless = true};
+
+constinit const ExplanationRule kSharedPrefixRule = {
+    .id = "shared-prefix",
+    .says =
+        "that sequences of a batch begin with the same words, which all layers compute for each",
+    .said_if =
+        [] {
+          return std::string(
+              "in a run without a backward pass one row of words is expanded or repeated, joined "
+              "by `cat` with at most as many words of each sequence, and looked up by `embedding`, "
+              "and all attention of the step has `is_causal`; the share of the repeated words is "
+              "10 % of the time or more");
+        },
+    .find = find_wastes_of<WasteKind::shared_prefix>,
+    .is_needless = true};
+
+constinit const ExplanationRule kRepeatedRunsRule = {
+    .id = "repeated-runs",
+    .says =
+        "that a function runs the same loop of ops again and again, as finite differences and "
+        "sweeps of parameters do",
+    .said_if =
+        [] {
+          return std::string(
+              "without a backward pass and without layers, one call of a Python function calls "
+              "another 8 times or more, each time with the same ops on the same sizes, one of them "
+              "8 times or more, and a number as the result (a sum, a loss); 30 % of the time or "
+              "more; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::repeated_runs>};
+
+constinit const ExplanationRule kInputGradientRule = {
+    .id = "input-gradient",
+    .says = "that the backward pass goes on to a tensor which no optimizer trains: an input",
+    .said_if =
+        [] {
+          return and_share(
+              "in each step the last gradient that is accumulated has sizes which no op of the "
+              "optimizer reads, while it reads those of half of the others or more, and nothing "
+              "reads it afterwards; the nodes behind the last one that is trained");
+        },
+    .find = find_wastes_of<WasteKind::input_gradient>,
+    .is_needless = true};
+
 constinit const ExplanationRule kKeptOrderRule = {
     .id = "kept-order",
     .says =

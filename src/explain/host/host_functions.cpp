@@ -178,6 +178,7 @@ std::string_view remedy_of_function(std::string_view name) {
       {"datetime", kDecode},
       {"_legacy_load", kObjects},
       {"_reduce_ex_internal", kObjects},
+      {"_weights_only_unpickler", "load weights once, when the program starts, and keep the model"},
       {"torch/serialization.py", kSave},
       {"checkpoint", kSave},
       {"_tensor_str.py", kLog},

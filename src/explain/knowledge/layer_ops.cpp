@@ -12,7 +12,9 @@ constexpr OpKnowledge kLayerOps[] = {
      "few rows (batch 1), dtype float32 where tensor cores or bf16 units are there, or sizes that "
      "are no multiples of 8",
      "run more rows per call, bf16 or TF32 (torch.set_float32_matmul_precision('high')), sizes "
-     "that are multiples of 8; quantised weights for decoding",
+     "that are multiples of 8; quantised weights for decoding; leave out rows that nothing reads "
+     "(padding, positions that the loss ignores), keep factors of low rank apart, and compute once "
+     "what does not change between steps",
      OpRole::main, "stack the operands: one mm, bmm or einsum computes all of them",
      OpSign::one_hot, true},
     {"products of a matrix and a vector", "addmv mv", OpCost::flops, 0.074, OpFuses::epilogue,
@@ -95,8 +97,13 @@ constexpr OpKnowledge kLayerOps[] = {
      OpCost::flops, 0.02, OpFuses::epilogue,
      "few channels, groups as many as channels, or layouts that change between layers",
      "channels_last for the model and its inputs; torch.backends.cudnn.benchmark for fixed sizes; "
-     "fold batch norm into the weights for inference",
-     OpRole::main, "run all samples as one batch", OpSign::none, true},
+     "fold batch norm into the weights for inference; compute no more than is read (a stride, "
+     "padding on the side that stays, a crop before it); kernels of 7 and more that are separable "
+     "as rows and then columns, long ones by FFT",
+     OpRole::main,
+     "run all samples as one batch; of one weight for each channel, band or branch a grouped "
+     "convolution (groups=) or one with all output channels",
+     OpSign::none, true},
     {"transposed convolutions",
      "conv_transpose1d conv_transpose2d conv_transpose3d cudnn_convolution_transpose "
      "miopen_convolution_transpose _mps_convolution_transpose mkldnn_transposed_convolution",
@@ -116,7 +123,9 @@ constexpr OpKnowledge kLayerOps[] = {
      "run all samples as one batch", OpSign::none, true},
     {"patches as columns", "im2col col2im unfold unfold_backward _unfold fold", OpCost::bytes, 2.6,
      OpFuses::pointwise, "a convolution is written as unfold and a product",
-     "conv2d does not write the patches", OpRole::either, "run all samples as one batch"},
+     "conv2d does not write the patches; sums and means of windows are avg_pool or differences of "
+     "cumsum; what looks at few neighbours adds shifted slices",
+     OpRole::either, "run all samples as one batch"},
     // --- Recurrent layers ----------------------------------------------------------------
     {"LSTM", "lstm lstm_mps mkldnn_rnn_layer mkldnn_rnn_layer_backward _lstm_mps lstm_mps_backward",
      OpCost::scan, 0.023, OpFuses::alone,
@@ -273,7 +282,8 @@ constexpr OpKnowledge kLayerOps[] = {
     {"cross entropy", "cross_entropy_loss", OpCost::bytes, 1.3, OpFuses::reduction,
      "logits of a large vocabulary are written whole, in float32",
      "compute the head and the loss in chunks of rows, or a fused linear-cross-entropy; leave out "
-     "rows that are ignored",
+     "rows that are ignored; of very many classes a sampled softmax (negatives) or "
+     "nn.AdaptiveLogSoftmaxWithLoss in training",
      OpRole::main, "stack logits and targets and compute one loss"},
     {"losses of classes",
      "nll_loss nll_loss_forward nll_loss_nd nll_loss2d nll_loss2d_forward nll_loss_backward "
@@ -323,11 +333,18 @@ constexpr OpKnowledge kLayerOps[] = {
      "upsample_bicubic2d _upsample_bicubic2d_aa upsample_bicubic2d_backward "
      "_upsample_bicubic2d_aa_backward",
      OpCost::gather, 13, OpFuses::pointwise, "it reads 16 neighbours for each pixel",
-     "bilinear interpolation reads 4 neighbours where bicubic reads 16; resize once, in the loader",
+     "bilinear interpolation reads 4 neighbours where bicubic reads 16; resize once, in the "
+     "loader, "
+     "and no further than the model reads; a table of positions that stays, once, at load; "
+     "antialias=True only to shrink; maps of few channels "
+     "rather than of many (a 1 x 1 convolution before it)",
      OpRole::either, "resize one batch"},
     {"bilinear resampling", "upsample_bilinear2d upsample_bilinear2d_backward interpolate",
      OpCost::gather, 2.1, OpFuses::pointwise, "inputs are resized in the step, one by one",
-     "resize in the loader's workers, in batches; channels_last lets the CPU kernel use vectors",
+     "resize in the loader's workers, in batches; maps of few channels rather than of many (a 1 x "
+     "1 "
+     "convolution before it), straight to the last size; channels_last lets the CPU kernel use "
+     "vectors",
      OpRole::either, "resize one batch"},
     {"nearest resampling",
      "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
@@ -352,8 +369,9 @@ constexpr OpKnowledge kLayerOps[] = {
      "grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler "
      "_grid_sampler_2d_cpu_fallback",
      OpCost::gather, 6.4, OpFuses::pointwise, "mode='bicubic', or a grid that does not change",
-     "bilinear interpolation reads 4 neighbours where bicubic reads 16; make the grid once; "
-     "interpolate serves plain resizing",
+     "bilinear interpolation reads 4 neighbours where bicubic reads 16; make the grid once; warps "
+     "in series are one (multiply their matrices, or sample the grid); interpolate serves plain "
+     "resizing; augment in the loader, or at the size that the model reads",
      OpRole::either, "sample one batch"},
     {"gradients of sampling at points",
      "grid_sampler_2d_backward grid_sampler_3d_backward cudnn_grid_sampler_backward "

@@ -33,15 +33,22 @@ constexpr OpKnowledge kMovingOps[] = {
      OpSign::none, true},
     {"rows by index", "index_select", OpCost::gather, 0.35, OpFuses::pointwise,
      "the index is a range or is the same in every step",
-     "a slice or narrow makes a view instead; an index that never changes can be applied once",
+     "a slice or narrow makes a view instead; an index that never changes can be applied once "
+     "(store "
+     "the rows in the order in which they are read); take rows behind a projection to fewer "
+     "columns, "
+     "not before it",
      OpRole::either, "index once with the positions of all of them"},
     {"elements by index", "gather take take_along_dim", OpCost::gather, 2.9, OpFuses::pointwise,
      "the index is a range, or the same for all rows",
-     "slices and index_select read whole rows; gather reads element by element", OpRole::either,
-     "index once with the positions of all of them"},
+     "slices and index_select (F.embedding) read whole rows; gather reads element by element; what "
+     "several terms gather, gather once",
+     OpRole::either, "index once with the positions of all of them"},
     {"advanced indexing", "index _unsafe_index", OpCost::gather, 0.84, OpFuses::pointwise,
      "the index is a boolean mask: it becomes nonzero, and its size depends on data",
-     "torch.where, or a product with the mask, keeps shapes; index once and reuse the result",
+     "torch.where, or a product with the mask, keeps shapes; of numbers: rows by index_select or "
+     "F.embedding, whose gradients add whole rows; gather what several results share once and "
+     "reuse it",
      OpRole::either, "index once with the positions of all of them"},
     {"writes by index", "index_put _index_put_impl _unsafe_index_put index_fill index_copy put",
      OpCost::gather, 2.4, OpFuses::alone,
@@ -53,7 +60,8 @@ constexpr OpKnowledge kMovingOps[] = {
     {"sums by index", "index_add scatter_add", OpCost::gather, 1.4, OpFuses::alone,
      "many sources go to one place: they are added one after the other, or atomically",
      "sort by index once and use segment_reduce, or torch.sparse.mm with a matrix in CSR, which "
-     "adds in one pass",
+     "adds in one pass; add what is already projected to fewer columns; whole rows by index_add "
+     "rather than elements by scatter_add with an expanded index",
      OpRole::either, "join the indices and add once"},
     {"reductions by index", "index_reduce scatter_reduce", OpCost::gather, 8.7, OpFuses::alone,
      "many sources go to one place: they are added one after the other, or atomically",
@@ -76,8 +84,10 @@ constexpr OpKnowledge kMovingOps[] = {
      OpRole::main, "one mask over the whole tensor"},
     {"places of non-zeros", "nonzero nonzero_numpy argwhere count_nonzero nonzero_static",
      OpCost::wait, 7.7, OpFuses::alone, "the host waits for the size on a device",
-     "masks keep shapes; torch.nonzero_static takes the size from you", OpRole::aside,
-     "one call over the whole tensor"},
+     "masks keep shapes; torch.nonzero_static takes the size from you; of a mask that stays "
+     "(edges, "
+     "padding) find the places once and keep them",
+     OpRole::aside, "one call over the whole tensor"},
     {"distinct values", "_unique _unique2 unique_dim unique", OpCost::sort, 1.5, OpFuses::alone,
      "called in every step on much the same values",
      "prepare it with the data (in the loader), or count with bincount if values are small "
@@ -114,17 +124,25 @@ constexpr OpKnowledge kMovingOps[] = {
     // --- Sorting -------------------------------------------------------------------------
     {"sorting", "sort msort", OpCost::sort, 5.7, OpFuses::alone,
      "the result is cut to a few elements, or compared with a threshold",
-     "topk gives the largest k without ordering the rest; kthvalue gives one", OpRole::aside,
-     "stack the rows and sort along the last dimension in one call", OpSign::cut_after},
+     "topk gives the largest k without ordering the rest; kthvalue gives one; for top-p sampling "
+     "take "
+     "topk of some hundred first; values that do not change are sorted once, and searchsorted "
+     "finds "
+     "places and ranks in them; ranks within groups are one sort of a joint key",
+     OpRole::aside, "stack the rows and sort along the last dimension in one call",
+     OpSign::cut_after},
     {"sorting of places", "argsort", OpCost::sort, 5.8, OpFuses::alone,
      "the result is cut to a few elements, or compared with a threshold",
-     "topk gives the places of the largest k; argsort of argsort is one scatter of arange",
+     "topk gives the places of the largest k; argsort of argsort is one scatter of arange; an "
+     "order "
+     "that does not change (edges by node, rows by length) is kept",
      OpRole::aside, "stack the rows and sort along the last dimension in one call",
      OpSign::cut_after},
     {"largest k", "topk", OpCost::sort, 0.6, OpFuses::alone,
      "k is a large part of the row, or sorted=True is not needed",
-     "pass sorted=False if the order is not read; cut the candidates first", OpRole::either,
-     "stack the rows and take topk along the last dimension in one call"},
+     "pass sorted=False if the order is not read; cut the candidates first (a threshold, the "
+     "groups that can win), or topk of blocks and then of their winners",
+     OpRole::either, "stack the rows and take topk along the last dimension in one call"},
     {"k-th value", "kthvalue", OpCost::sort, 1.4, OpFuses::alone,
      "it is a threshold for many rows, or is computed for a quantile",
      "several k of one tensor are one sort and indices; topk(sorted=False) of the smaller side; a "
@@ -235,7 +253,8 @@ constexpr OpKnowledge kMovingOps[] = {
     {"normal random numbers", "randn randn_like normal log_normal", OpCost::arithmetic, 5.8,
      OpFuses::draws, "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
      "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
-     "not be new",
+     "not be new; normal numbers that are added up are one normal number of the summed variance: "
+     "one draw in place of a loop",
      OpRole::either, "draw the numbers of all iterations in one call"},
     {"uniform random numbers", "rand rand_like uniform", OpCost::arithmetic, 6.5, OpFuses::draws,
      "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
@@ -272,8 +291,12 @@ constexpr OpKnowledge kMovingOps[] = {
     {"masks with a scale", "_masked_scale", OpCost::bytes, 0, OpFuses::pointwise, "", "",
      OpRole::main, "draw the masks of all iterations in one call", OpSign::inference},
     {"random choices", "multinomial", OpCost::sort, 2.8, OpFuses::alone,
-     "sampling from logits goes through softmax and multinomial, for whose check the host waits",
-     "argmax of logits plus Gumbel noise (or exponential noise, as vLLM does) does not wait",
+     "the weights are the same each time, and each call sums all of them; or sampling from logits "
+     "goes through softmax and multinomial, for whose check the host waits",
+     "of weights that stay: keep their cumulative sum and look random numbers up in it "
+     "(torch.searchsorted(cdf, torch.rand(k) * cdf[-1]), with replacement), or draw for many steps "
+     "in one call; of logits: argmax of logits plus Gumbel noise (or exponential noise, as vLLM "
+     "does) does not wait",
      OpRole::aside, "draw all choices in one call"},
     {"permutations", "randperm", OpCost::sort, 1.5, OpFuses::alone,
      "a permutation of everything is made to take a few",

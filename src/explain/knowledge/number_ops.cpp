@@ -33,9 +33,10 @@ constexpr OpKnowledge kNumberOps[] = {
      "reduce on the device and read the answer every few steps", OpRole::main,
      "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
     {"products of elements", "prod", OpCost::bytes, 0.11, OpFuses::reduction,
-     "a value for logging is reduced in every step",
-     "reduce every few steps; foreach forms take all parameters in one call", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     "its factors are gathered for each result, though results share most of them",
+     "build products level by level, each from the one above (or cumprod), or as exp of a sum of "
+     "logarithms, which is a matrix product; its gradient divides, and is dear where it is zero",
+     OpRole::main, "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
     {"covariances", "cov corrcoef", OpCost::flops, 0, OpFuses::alone,
      "they are computed over all features in every step",
      "a running sum of products (one mm a step) gives the same in the end", OpRole::either,
@@ -201,8 +202,10 @@ constexpr OpKnowledge kNumberOps[] = {
     // --- Distances -----------------------------------------------------------------------
     {"distances of all pairs", "cdist _cdist_forward _cdist_backward _euclidean_dist",
      OpCost::pairs, 0.58, OpFuses::alone, "p = 2 over many points is computed pair by pair",
-     "compute_mode='use_mm_for_euclid_dist' makes it a matrix product; its gradient too; topk of "
-     "blocks keeps the matrix small",
+     "leave compute_mode at its default, or 'use_mm_for_euclid_dist': a matrix product, exact "
+     "enough "
+     "to rank neighbours; its gradient too; squared distances need no root; topk of blocks keeps "
+     "the matrix small; of points that stay, compute the neighbours once",
      OpRole::either, "cdist takes batches: stack the point sets"},
     {"distances within a set", "pdist _pdist_forward _pdist_backward", OpCost::pairs, 0.058,
      OpFuses::alone, "p = 2 over many points is computed pair by pair",
@@ -216,7 +219,8 @@ constexpr OpKnowledge kNumberOps[] = {
     {"Fourier transforms of real numbers",
      "_fft_r2c _fft_c2r fft_rfft fft_irfft fft_hfft fft_ihfft", OpCost::transform, 0.15,
      OpFuses::alone, "sizes have large prime factors",
-     "pad to a size of small factors (a power of two); transform constant filters once; a "
+     "pad to a size of small factors (a power of two); transform constant filters once, and a "
+     "signal that meets many filters once; add products in the spectrum and transform back once; a "
      "convolution of few taps is faster directly",
      OpRole::either, "transforms take batches: stack the signals"},
     {"Fourier transforms of complex numbers", "_fft_c2c fft_fft fft_ifft", OpCost::transform, 0.35,
@@ -235,8 +239,11 @@ constexpr OpKnowledge kNumberOps[] = {
      OpRole::either, "transforms take batches: stack the signals"},
     {"short-time transforms", "stft istft", OpCost::transform, 0.23, OpFuses::alone,
      "windows or filters are made anew in every call",
-     "keep the window as a buffer; compute features once, in the loader", OpRole::either,
-     "stft takes batches: stack the signals"},
+     "keep the window as a buffer; compute features once, in the loader or before training (cached "
+     "on disk), under torch.no_grad() if nothing before them is trained; a larger hop_length; of "
+     "Griffin-Lim fewer iterations, with momentum; "
+     "several n_fft of one sound: only those that are read",
+     OpRole::either, "stft takes batches: stack the signals"},
     {"windows", "hann_window hamming_window blackman_window kaiser_window bartlett_window",
      OpCost::arithmetic, 2.4, OpFuses::pointwise, "the window is made anew in every call",
      "keep the window as a buffer", OpRole::aside, "stft takes batches: stack the signals"},
@@ -266,7 +273,9 @@ constexpr OpKnowledge kNumberOps[] = {
      "linalg_tensorsolve solve",
      OpCost::solve, 0.12, OpFuses::alone, "right-hand sides come one at a time",
      "stack right-hand sides to one call; keep the factorisation (cholesky_solve, lu_solve) if the "
-     "matrix stays",
+     "matrix stays; if solve, inv or slogdet meet the same matrix, factorise it once and give the "
+     "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
+     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant",
      OpRole::either, "torch.linalg takes batches: stack the matrices and right-hand sides",
      OpSign::one_column},
     {"triangular systems",
@@ -282,8 +291,12 @@ constexpr OpKnowledge kNumberOps[] = {
      "torch.linalg takes batches: stack the matrices and right-hand sides", OpSign::one_column},
     {"inverses", "linalg_inv linalg_inv_ex inverse cholesky_inverse linalg_tensorinv",
      OpCost::solve, 0.14, OpFuses::alone, "the inverse is multiplied with something",
-     "linalg.solve does less work and is more exact; log-determinants follow from a Cholesky "
-     "factor's diagonal",
+     "linalg.solve does less work and is more exact; if solve, inv or slogdet meet the same "
+     "matrix, factorise it once and give the "
+     "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
+     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant, "
+     "cholesky_inverse where the inverse itself is "
+     "read",
      OpRole::aside, "torch.linalg takes batches: stack the matrices", OpSign::then_product},
     {"pseudo-inverses", "linalg_pinv pinverse", OpCost::solve, 0.47, OpFuses::alone,
      "it is multiplied with something: an SVD for a solve",
@@ -291,7 +304,12 @@ constexpr OpKnowledge kNumberOps[] = {
      "torch.linalg takes batches: stack the matrices", OpSign::then_product},
     {"determinants", "linalg_det _linalg_det det linalg_slogdet _linalg_slogdet slogdet logdet",
      OpCost::solve, 0.029, OpFuses::alone, "a factor of the same matrix is computed beside it",
-     "log-determinants follow from a Cholesky or LU factor's diagonal; slogdet does not overflow",
+     "log-determinants follow from a Cholesky or LU factor's diagonal; if solve, inv or slogdet "
+     "meet the same matrix, factorise it once and give the "
+     "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
+     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant; "
+     "slogdet does not "
+     "overflow",
      OpRole::aside, "torch.linalg takes batches: stack the matrices"},
     {"powers of matrices", "linalg_matrix_power matrix_power", OpCost::solve, 0.048, OpFuses::alone,
      "powers are computed one after the other",
@@ -303,8 +321,9 @@ constexpr OpKnowledge kNumberOps[] = {
      OpRole::aside, "torch.linalg takes batches: stack the matrices"},
     {"eigenvalues of symmetric matrices", "linalg_eigh _linalg_eigh linalg_eigvalsh lobpcg",
      OpCost::solve, 0.17, OpFuses::alone, "all are computed where a few are read, or for a norm",
-     "svdvals or eigvalsh if vectors are not read; svd_lowrank or lobpcg for the largest few; a "
-     "power iteration for a spectral norm",
+     "if the matrix does not depend on weights (a graph's Laplacian, a fixed kernel), compute it "
+     "once with the data and keep it; eigvalsh if vectors are not read; lobpcg for a few; a power "
+     "iteration for a spectral norm; on a CPU batches go one by one",
      OpRole::either, "torch.linalg takes batches: stack the matrices"},
     {"eigenvalues", "linalg_eig linalg_eigvals _linalg_eigvals", OpCost::solve, 1.2, OpFuses::alone,
      "the matrix is symmetric", "eigh of a symmetric matrix is several times cheaper and real",
@@ -315,7 +334,7 @@ constexpr OpKnowledge kNumberOps[] = {
      "all are computed where a few are read, or for a norm; full_matrices is left at True",
      "full_matrices=False computes only the columns of U and V that belong to a singular value; "
      "svdvals if vectors are not read; svd_lowrank for the largest few; a power iteration for a "
-     "spectral norm",
+     "spectral norm; of a tall matrix eigh of A^T A, if it is well conditioned",
      OpRole::either, "torch.linalg takes batches: stack the matrices"},
     {"cross products", "linalg_cross cross", OpCost::bytes, 4.8, OpFuses::pointwise, "", ""},
     // --- Optimizer and training ----------------------------------------------------------

@@ -75,6 +75,12 @@ void find_transforms(const AskedOps& asked, const Places& places, std::vector<Wa
 // Ops that keep the order before one that reads the order alone (order.cpp). Adds to `found`.
 void find_kept_orders(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Softmaxes of the same logits, and pairs in both orders (softmaxes.cpp). Adds to `found`.
+void find_computed_twice(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// The same work on the same input (same_input.cpp). Adds to `found`.
+void find_same_inputs(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

@@ -166,6 +166,17 @@ class Forms : AskedSearch {
                    "each number in a sorted list (rows of edges for each column: searchsorted with "
                    "the columns as rows); of equality torch.isin, bincount, or a table that is "
                    "indexed"
+             : is_product && sizes[key].size() >= 4 &&
+                     std::ranges::any_of(operands,
+                                         [](const TensorShape& t) {
+                                           return t.dims.size() >= 4 && t.dims[0] > 1 &&
+                                                  t.dims[1] > 1;
+                                         })
+                 ? "if it makes a weight for each sample (modulation, dynamic filters): scale the "
+                   "input's channels by the style, run one convolution or product with the shared "
+                   "weight for all samples, and scale its output (demodulation: the squared weight "
+                   "summed over the window once, times the squared style); else one matrix product "
+                   "gives the sums of products: a @ b.T, or einsum"
              : is_product
                  ? "one matrix product gives the sums of products of all pairs: a @ b.T, or einsum "
                    "(for cosines normalise the rows first: F.normalize(a) @ F.normalize(b).T)"

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "explain/index/intervals.h"
 #include "explain/index/op_tree.h"
+#include "explain/knowledge/op_knowledge.h"
 #include "explain/method/roots.h"
 #include "trace/nesting.h"
 
@@ -18,6 +20,11 @@ namespace {
 
 constexpr int64_t kManyRuns = 4;        // of a hook for one call, if they become more
 constexpr int64_t kManySteadyRuns = 8;  // if they do not
+
+constexpr size_t kManyRepeatedRuns = 8;    // of a function by one call of another
+constexpr size_t kInnerTimes = 8;          // an op within each of them
+constexpr double kRunsShare = 0.3;         // of the run
+constexpr double kRunsOfCallShare = 0.05;  // in one call
 
 enum class Aside : uint8_t { copy, model, save, count };
 
@@ -86,6 +93,7 @@ class Functions : WasteSearch {
     read_frames();
     find_aside();
     find_hooks();
+    if (!all_.has_backward) find_runs();
   }
 
  private:
@@ -264,6 +272,107 @@ class Functions : WasteSearch {
       waste.between_ns = add_ops(hook.spans, times, calls);
       waste.op_calls = static_cast<int64_t>(calls.size());
       add(std::move(waste), calls, times);
+    }
+  }
+
+  // It reads the parameters of a layer. Products of matrices alone are arithmetic, too.
+  static bool is_layer(std::string_view name) {
+    constexpr std::array<std::string_view, 7> kPlain = {"mm",     "bmm", "mv",    "tensordot",
+                                                        "matmul", "dot", "einsum"};
+    const OpKnowledge* known = op_knowledge(name);
+    return known == nullptr || (known->has_weights && !is_one(kPlain, aten_base(name)));
+  }
+
+  // The ops of a call as one number; nothing if it has a layer, no loop, or more than
+  // a number as its result.
+  std::optional<uint64_t> run_of(uint32_t frame) const {
+    const PythonFrame& f = frames_[frame];
+    const auto before = [&](uint32_t op, int64_t ns) { return all_.trace.events[op].ts_ns < ns; };
+    auto op = std::lower_bound(all_.ops.begin(), all_.ops.end(), f.ts_ns, before);
+    std::map<uint64_t, size_t> times;
+    uint64_t hash = 0;
+    size_t last = kNone;
+    for (; op != all_.ops.end() && all_.trace.events[*op].ts_ns < f.end_ns(); ++op) {
+      const auto at = static_cast<size_t>(op - all_.ops.begin());
+      if (!all_.is_root(at)) continue;
+      if (is_layer(all_.name(at))) return std::nullopt;
+      hash = hash * 0x9E3779B97F4A7C15U + all_.key(at) + 1;
+      if (all_.kind(at) != OpClass::view) last = at;
+      if (all_.inputs_id(at) != kNone && all_.kind(at) != OpClass::view) ++times[all_.key(at)];
+    }
+    if (std::ranges::none_of(times, [](const auto& of) { return of.second >= kInnerTimes; }))
+      return std::nullopt;
+    // A run that ends with a field may be the start of the next one: the step of a solver.
+    if (last == kNone || !gives_number(last)) return std::nullopt;
+    return hash;
+  }
+  bool gives_number(size_t at) const {
+    const std::string_view base = all_.base(at);
+    return all_.kind(at) == OpClass::reduction || base == "item" || base.ends_with("norm") ||
+           base.ends_with("loss") || base == "dot";
+  }
+
+  // A function of the program that one call of another runs again and again, each time with the
+  // same ops.
+  void find_runs() {
+    std::map<std::pair<uint32_t, StringId>, std::vector<uint32_t>> calls;
+    ByNameOnce<char> programs(all_.trace);
+    const auto is_own = [&](uint32_t f) {
+      return programs.get(frames_[f].name, [](std::string_view name) -> char {
+        return is_programs(name) ? 1 : 0;
+      }) != 0;
+    };
+    for (uint32_t f = 0; f < frames_.size(); ++f) {
+      if (!is_own(f)) continue;
+      uint32_t caller = parents_[f];
+      while (caller != kNone && !is_own(caller)) caller = parents_[caller];
+      if (caller != kNone) calls[{caller, frames_[f].name}].push_back(f);
+    }
+    struct Runs {
+      std::vector<uint32_t> spans;
+      size_t most = 0;
+      uint32_t caller = 0;
+      int64_t ns = 0;
+    };
+    std::map<StringId, Runs> found;
+    for (const auto& [of, spans] : calls) {
+      if (spans.size() < kManyRepeatedRuns) continue;
+      int64_t ns = 0;
+      for (const uint32_t f : spans) ns += frames_[f].dur_ns;
+      if (static_cast<double>(ns) < kRunsOfCallShare * static_cast<double>(all_.wall_ns)) continue;
+      const auto first = run_of(spans.front());
+      if (!first || std::ranges::any_of(spans, [&](uint32_t f) { return run_of(f) != first; }))
+        continue;
+      Runs& runs = found[of.second];
+      runs.spans.insert(runs.spans.end(), spans.begin(), spans.end());
+      runs.most = std::max(runs.most, spans.size());
+      runs.caller = of.first;
+      runs.ns += ns;
+    }
+    for (auto& [name, runs] : found) {
+      if (static_cast<double>(runs.ns) < kRunsShare * static_cast<double>(all_.wall_ns)) continue;
+      std::sort(runs.spans.begin(), runs.spans.end());
+      Waste waste;
+      waste.kind = WasteKind::repeated_runs;
+      waste.title = fmt::format(
+          "{} runs {} times in a call of {}, each time with the same ops on the same sizes, and no "
+          "backward pass runs: {} of {}",
+          all_.trace.strings[name], runs.most, name_of(runs.caller), time_text(runs.ns),
+          time_text(all_.wall_ns));
+      waste.evidence = {"no trace tells which numbers differ"};
+      waste.action =
+          "if the runs differ in one parameter each (finite differences for a gradient), let "
+          "autograd take the gradient of all parameters: requires_grad_(True) and one backward "
+          "pass, about the cost of a few runs (torch.func.jvp for few parameters and many "
+          "results); if they differ in a start or a setting and do not need each other, run all "
+          "at once with a dimension for them (torch.func.vmap, a batch)";
+      waste.ns = runs.ns;
+      waste.proof = WasteProof::question;
+      OpTimes times;
+      std::vector<uint32_t> ops;
+      waste.between_ns = add_ops(runs.spans, times, ops);
+      waste.op_calls = static_cast<int64_t>(ops.size());
+      add(std::move(waste), ops, times);
     }
   }
 

@@ -35,6 +35,7 @@ struct Run {
   size_t first = 0;
   size_t period = 0;
   size_t iterations = 0;
+  bool is_counted = false;  // of the backward pass: with the loop that it is of
 };
 
 class LoopSearch {
@@ -124,7 +125,7 @@ class LoopSearch {
           i += equal + 1;
           continue;
         }
-        const Run found{i, period, equal / period + 1};
+        const Run found{i, period, equal / period + 1, false};
         for (size_t r = i; r < i + found.iterations * period; ++r) taken_[r] = true;
         runs[signature(found)].push_back(found);
         i += found.iterations * period;
@@ -164,15 +165,33 @@ class LoopSearch {
     }
   }
 
-  // The backward pass of the loop: as many iterations in the same step.
+  // The backward pass of the loop: as many iterations in the same step. Each belongs to one loop,
+  // once: a step may have several runs of a loop, and several loops of as many iterations.
   void add_backward(const Run& run, CallLoop& loop, ByName& by_name) {
-    for (const auto& [signature, backward] : backward_runs_)
-      for (const Run& its : backward) {
+    for (auto& [signature, backward] : backward_runs_)
+      for (Run& its : backward) {
         const size_t more = std::max(its.iterations, run.iterations);
         const size_t less = std::min(its.iterations, run.iterations);
-        if (more - less <= 2 && step_of(its.first) == step_of(run.first) && its.first > run.first)
-          add_times(its, loop, by_name, nullptr);
+        if (its.is_counted || more - less > 2 || step_of(its.first) != step_of(run.first) ||
+            its.first < run.first || !is_backward_of(its, run))
+          continue;
+        its.is_counted = true;
+        add_times(its, loop, by_name, nullptr);
       }
+  }
+
+  int64_t sequence_of(size_t root) const {
+    const OpArgs* args = all_.trace.op_args(all_.event(roots_[root]));
+    return args == nullptr ? -1 : args->sequence_number;
+  }
+
+  // The nodes have the numbers of ops of the run; true where numbers were not recorded.
+  bool is_backward_of(const Run& its, const Run& run) const {
+    const size_t end = run.first + run.iterations * run.period;
+    const int64_t number = sequence_of(its.first + its.period * (its.iterations / 2));
+    const int64_t from = sequence_of(run.first);
+    const int64_t to = end < roots_.size() ? sequence_of(end) : -1;
+    return number < 0 || from < 0 || (number >= from && (to <= from || number < to));
   }
 
   std::optional<CallLoop> describe(const std::vector<Run>& runs) {
@@ -323,12 +342,52 @@ class LoopSearch {
     if (holds("set") && !has_product)
       return "tensors are unpickled one by one: send or save stacked tensors, not objects "
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
-             "one file of tensors)";
+             "one "
+             "file of tensors)";
+    const auto asks = [&](std::string_view base) {
+      return std::ranges::any_of(loop.ops,
+                                 [&](const std::string& op) { return aten_base(op) == base; });
+    };
+    const bool compares = asks("ge") || asks("gt") || asks("le") || asks("lt");
+    if (compares && asks("sum") && !has_product && loop.ops.size() <= 12)
+      return "if thresholds, bins or edges are gone through one by one (a curve of a metric, a "
+             "histogram, ranks): sort once and take cumsum of the labels, which gives all "
+             "thresholds (or torch.bucketize, histc or bincount, and cumsum of the counts); few of "
+             "them as one broadcast comparison";
+    if (asks("roll") && !has_product)
+      return "shifts are taken one by one: all of them at once as unfold (windows without a copy), "
+             "one gather with a table of indices, or a convolution; a correlation over many shifts "
+             "by FFT";
+    const bool takes_best = asks("minimum") || asks("maximum") || asks("min") || asks("max");
+    if (takes_best && asks("add") && (asks("select") || asks("index")) && !has_product)
+      return "if this is a dynamic programme (DTW, edit distance, Viterbi): compute all states, or "
+             "a whole anti-diagonal, in one op, all pairs or sequences of the batch at once, and "
+             "take backpointers out of the loop; else a compiled loop (torch.compile, numba, C++)";
+    if (asks("logsumexp") && asks("sub") && !asks("select") && !asks("slice") && !asks("stack") &&
+        !asks("cat") && !has_product)
+      return "if rows and columns are normalised by turns (Sinkhorn): fewer iterations, with a "
+             "test "
+             "of convergence every few and the duals of the step before as the start, or products "
+             "of exp(-cost / eps) with vectors (K @ v, K.T @ u) in place of logsumexp of the whole "
+             "matrix; of a recursion over time the library's op (F.ctc_loss) or a scan";
     if ((holds("logsumexp") || holds("logaddexp")) && !has_product)
       return "if this is a recursion over time (CTC, a CRF, a hidden Markov model): the library's "
-             "op runs all steps in one call (F.ctc_loss), or an associative scan does "
-             "(logcumsumexp for a plain sum); else write it over the whole tensor: all steps, "
-             "labels or samples at once";
+             "op "
+             "runs all steps in one call (F.ctc_loss), or an associative scan does (logcumsumexp "
+             "for a plain sum); else write it over the whole tensor: all steps, labels or samples "
+             "at once";
+    // A call of a library holds the loop: what it is asked for says more than what stands around.
+    int64_t loop_ns = 0;
+    for (const auto& [name, ns] : loop.op_ns) loop_ns += ns;
+    const OpKnowledge* longest = op_knowledge(loop.longest);
+    if (longest != nullptr && longest->cost == OpCost::solve && !longest->loop.empty() &&
+        4 * loop.op_ns.front().second >= loop_ns)
+      return fmt::format(
+          "{} takes most: {}; if what it reads depends on no weight (a transform of the data set, "
+          "a graph, a fixed matrix), compute it once when the data are prepared (pre_transform, "
+          "the Dataset) and keep it; build its matrices without a loop (one index_put or "
+          "scatter for the batch)",
+          loop.longest, longest->loop);
     if (holds("eq") && (holds("index") || holds("nonzero") || holds("masked_select") ||
                         holds("where") || holds("masked_fill")))
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "

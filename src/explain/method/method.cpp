@@ -388,6 +388,8 @@ class Items {
   void add_unit_cost(CostItem& item, const std::vector<uint32_t>& calls) {
     const OpKnowledge* known = op_knowledge(item.op);
     if (all_.is_device || known == nullptr || known->unit_ns <= 0) return;
+    // Recurrent layers take what their products take: an element costs more the wider they are.
+    if (known->cost == OpCost::scan && known->role == OpRole::main) return;
     const double units =
         units_of(known->cost, all_.name(calls.front()), all_.inputs(calls.front()));
     int64_t ns = 0;

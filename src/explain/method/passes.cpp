@@ -177,12 +177,19 @@ class Passes : WasteSearch {
           times.add(all_.name_id(at), all_.ns_at(at) / node.count * (node.count - 1));
     }
     const bool is_of_one = calls_of_one >= 2 && most < kManyPasses && most_plain < 2;
+    const int64_t nodes_ns = waste.ns;  // of the passes, without what differentiates them
+    std::vector<size_t> repeated;
+    for (const auto& [key, node] : nodes)
+      repeated.insert(repeated.end(), node.roots.begin(), node.roots.end());
+    if (most >= kManyPasses && most_plain < most) {
+      // Each of the passes was recorded for a gradient, which goes through it again.
+      const size_t before = calls.size();
+      again_ns += gradients_of(repeated, waste, calls, times) / most * (most - 1);
+      ops += std::ssize(calls) - static_cast<int64_t>(before);
+    }
     if (is_of_one) {
       const int64_t kept = std::min(most, calls_of_one);
       again_ns = waste.ns / most * (kept - 1);
-      std::vector<size_t> repeated;
-      for (const auto& [key, node] : nodes)
-        repeated.insert(repeated.end(), node.roots.begin(), node.roots.end());
       again_ns += gradients_of(repeated, waste, calls, times) / kept * (kept - 1);
     }
     if (again_ns == 0 || !is_worth_it(again_ns) ||
@@ -193,7 +200,7 @@ class Passes : WasteSearch {
                          [](const auto& a, const auto& b) { return a.second < b.second; });
     const std::string_view name = node_name(all_.trace.strings[longest->first]);
     // Each pass over all of it, or each over what the passes before had and a little more.
-    const bool is_whole = 2 * ns_by_count.rbegin()->second >= waste.ns;
+    const bool is_whole = 2 * ns_by_count.rbegin()->second >= nodes_ns;
     waste.kind = WasteKind::repeated_backward;
     waste.title = fmt::format(
         "backward passes go through the same graph again, up to {} times in a step: {} of {}", most,
@@ -208,8 +215,10 @@ class Passes : WasteSearch {
         is_whole
             ? "take all outputs in one pass: sum those that do not depend on each other (the "
               "samples of a batch) and call autograd.grad once; torch.func.vmap(jacrev(f)) or "
-              "jacobian(vectorize=True), is_grads_batched=True; of several losses add them and "
-              "call backward once"
+              "jacobian(vectorize=True), is_grads_batched=True; where a trace alone is read (a "
+              "divergence, a Laplacian) one product with a random vector estimates it "
+              "(Hutchinson), or forward mode (torch.func.jvp) gives it; of several losses add them "
+              "and call backward once"
             : "add the losses and call backward once, or detach() the state between the chunks "
               "of a sequence (truncated backpropagation)";
     if (is_of_one) {
@@ -621,6 +630,7 @@ class Passes : WasteSearch {
         "metrics, logs, averages of weights (EMA) and validation: do them every N steps, or on "
         "fewer rows, under no_grad; loops over parameters by torch._foreach calls "
         "(torch.optim.swa_utils.AveragedModel); copies of the state in the background";
+    add_remedy(op_knowledge(ops.front().first), waste.action);
     if (2 * again_ns > ns) {
       waste.title = fmt::format(
           "the model runs again after the backward pass of each step: {} of {}, most of it in {}",
@@ -637,7 +647,13 @@ class Passes : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  // --- A forward pass that gradients do not reach ----------------------------------------
+  // What the row of the op that takes most says, if programs are not about it as a rule.
+  static void add_remedy(const OpKnowledge* longest, std::string& action) {
+    if (longest != nullptr && longest->role != OpRole::main && !longest->remedy.empty())
+      action += fmt::format("; what takes most could be less: {}", longest->remedy);
+  }
+
+  // --- A forward pass that gradients do not reach --------------------------------------
 
   void find_untrained_forward() {
     if (!all_.has_backward || all_.links.steps.empty()) return;
@@ -688,6 +704,20 @@ class Passes : WasteSearch {
         "if its inputs come again (a frozen model, features of a data set, a fixed graph or "
         "prompt), compute it once and keep the results; else prepare it in the data loader's "
         "workers";
+    const OpKnowledge* longest = op_knowledge(ops.front().first);
+    if (longest != nullptr && longest->fuses == OpFuses::draws)
+      waste.action =
+          "if a loop draws them, draw all random numbers in one call; noise that is added step by "
+          "step has a closed form, one draw with the summed variance (of a diffusion model "
+          "alphas_cumprod: x_t = sqrt(alpha_bar) x_0 + sqrt(1 - alpha_bar) noise); else draw them "
+          "in the data loader's workers";
+    else if (longest != nullptr && longest->cost == OpCost::solve)
+      waste.action =
+          "if the matrices belong to the data (graphs, grids, kernels) and not to the weights, "
+          "compute this once when the data are prepared (pre_transform, the Dataset) and keep it; "
+          "else in the data loader's workers, with all matrices in one call";
+    else
+      add_remedy(longest, waste.action);
     waste.ns = ns;
     waste.proof = WasteProof::question;
     add(std::move(waste), calls, times);

@@ -33,6 +33,9 @@ inline bool is_convolution(std::string_view base) {
 class OpTimes {
  public:
   void add(StringId name, int64_t ns) { by_name_[name] += ns; }
+  void add(const OpTimes& times) {
+    for (const auto& [name, ns] : times.by_name_) by_name_[name] += ns;
+  }
   std::vector<std::pair<std::string, int64_t>> list(const Trace& trace) const {
     std::vector<std::pair<std::string, int64_t>> list;
     list.reserve(by_name_.size());
@@ -124,6 +127,10 @@ class WasteSearch {
 // Nodes that no backward pass visits (unread.cpp).
 void find_unread_forward(const CountedOps& all, const Places& places, const Roots& roots,
                          std::vector<Waste>& found);
+
+// Backward passes that go on to an input which nobody trains (input_gradient.cpp).
+void find_input_gradients(const CountedOps& all, const Places& places, const Roots& roots,
+                          std::vector<Waste>& found);
 
 // Of backward passes and of graphs (passes.cpp).
 void find_wastes_of_passes(const CountedOps& all, const Places& places, const Roots& roots,

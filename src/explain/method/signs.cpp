@@ -501,7 +501,9 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
                   "weight, project each part at its own size, and add by broadcasting"
                 : "project before the gather: multiply the rows of the table (nodes first), and "
                   "gather the results; of a cat of several gathers split the weight, project "
-                  "each table, gather and add");
+                  "each table, gather and add; if it is the weights that are gathered (one for "
+                  "each edge or row, of few kinds), multiply all rows by each of the few weights, "
+                  "or the rows of each kind by its own, and gather the results");
   });
 }
 

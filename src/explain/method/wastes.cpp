@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
 #include "explain/method/asked_ops.h"
+#include "explain/method/cut_action.h"
 #include "explain/method/method.h"
 #include "explain/method/roots.h"
 #include "explain/products/gemm_shape.h"
@@ -714,29 +715,16 @@ class Wastes : WasteSearch {
                                            shapes_text(all_.inputs(found.calls.front()))));
       if (found.roots.size() > found.calls.size() + found.numbers.size())
         waste.evidence.emplace_back("with the ops before it on the same rows");
-      const bool has_convolution =
-          std::any_of(found.roots.begin(), found.roots.end(),
-                      [&](size_t r) { return roots_.name(r).starts_with("aten::conv"); });
-      if (found.step > 1 && has_convolution)
-        waste.action = fmt::format(
-            "give the convolution the step: stride={} computes only what is read (times the stride "
-            "that it has)",
-            found.step);
-      else
-        waste.action =
-            found.reader == "aten::diagonal" || found.reader == "aten::trace"
-                ? "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1) (of a trace the "
-                  "sum of all), or einsum('...ij,...ji->...i', a, b)"
-            : found.dims.size() < 2
-                ? fmt::format(
-                      "cut first: slice before {} and what comes before it; of a file read only "
-                      "the part that is used (seek, frame_offset and num_frames, a memory map)",
-                      ops.first)
-                : fmt::format(
-                      "cut first: select the rows or columns that are read before {} (of a "
-                      "language model the last position: hidden[:, -1], logits_to_keep=1 of "
-                      "transformers)",
-                      ops.first);
+      CutResult what;
+      what.op = ops.first;
+      what.reader = found.reader;
+      what.dimensions = found.dims.size();
+      what.step = found.step;
+      for (const size_t r : found.roots) {
+        what.has_convolution = what.has_convolution || roots_.name(r).starts_with("aten::conv");
+        what.is_graph = what.is_graph || adds_by_index(roots_.base(r));
+      }
+      waste.action = cut_action(what);
       waste.ns = ns;
       waste.saving_ns = saving;
       waste.proof = WasteProof::likely;
@@ -756,6 +744,7 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   Wastes(all, places, roots, found).run();
   find_wastes_of_passes(all, places, roots, found);
   find_unread_forward(all, places, roots, found);
+  find_input_gradients(all, places, roots, found);
   find_wastes_of_functions(all, places, found);
   find_excess(asked, places, found);
   find_column_orders(asked, places, found);
@@ -764,6 +753,8 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_transforms(asked, places, found);
   find_dropout_passes(asked, places, found);
   find_kept_orders(asked, places, found);
+  find_computed_twice(asked, places, found);
+  find_same_inputs(asked, places, found);
   find_pieces(asked, places, found);
   find_fixed_operands(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {

@@ -66,6 +66,18 @@ TEST(LossFindings, CopiesAreNamedByWhatAskedForThem) {
   EXPECT_EQ(find_finding(explain(bias), "copies"), nullptr);
 }
 
+TEST(LossFindings, JoiningWithinARollIsNoCacheThatGrows) {
+  GpuTrace b;
+  b.op("aten::roll", 0, 500 * kUs);
+  b.op("aten::cat", 2 * kUs, 498 * kUs);
+  b.op("aten::relu", 500 * kUs, 1000 * kUs);
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "copies");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title, "copies take 496 us of 1.00 ms (50 %), most of it in aten::roll");
+  EXPECT_EQ(f->action.find("roll copies the whole tensor"), 0U) << f->action;
+}
+
 TEST(LossFindings, IndexingByAMaskIsTheCallThatSearches) {
   GpuTrace b;
   b.op("aten::index", 0, 300 * kUs);

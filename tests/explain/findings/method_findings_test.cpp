@@ -2,6 +2,7 @@
 // The method's findings: for each sign a trace that has it, and one that just does not.
 #include "epilogue/trace/explain.h"
 #include "explain/findings/find_finding.h"
+#include "explain/findings/op_sequence.h"
 #include "explain/gpu_trace.h"
 #include "support/test.h"
 
@@ -279,6 +280,44 @@ TEST(MethodFindings, ALoopOfSmallCallsIsNamed) {
       << "the ops work";
 }
 
+// Three layers of a step each loop over 20 chunks, and so do their nodes of the backward pass.
+Explanation loops_of_layers(bool has_numbers) {
+  OpSequence b;
+  int64_t number = 1;
+  for (int step = 0; step < 2; ++step) {
+    const int64_t first = number;
+    for (int layer = 0; layer < 3; ++layer) {
+      b.add("aten::relu", 300, {}, has_numbers ? number : -1);
+      ++number;
+      for (int i = 0; i < 20; ++i) {
+        b.add("aten::add_", 3, {}, has_numbers ? number : -1);
+        b.add("aten::div", 3, {}, has_numbers ? number : -1);
+        ++number;
+      }
+    }
+    for (int64_t n = number; n-- > first;)
+      b.node((n - first) % 21 == 0 ? "ReluBackward0" : "DivBackward0",
+             (n - first) % 21 == 0 ? 300 : 6, has_numbers ? n : -1, "aten::mul");
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(MethodFindings, EachBackwardPassOfALoopCountsOnce) {
+  for (const bool has_numbers : {true, false}) {
+    const Explanation e = loops_of_layers(has_numbers);
+    const Finding* f = find_finding(e, "call-loop");
+    ASSERT_NE(f, nullptr);
+    EXPECT_EQ(f->title.find("a loop calls aten::add_, aten::div 120 times, which takes 1.44 ms"),
+              0U)
+        << f->title;
+    // Two ops forward, a node and its op backward.
+    EXPECT_NE(f->evidence.front().find("6 times, 20 iterations each, 480 ops in all"),
+              std::string::npos)
+        << f->evidence.front();
+  }
+}
+
 TEST(MethodFindings, LayersOfAModelAreNoLoop) {
   EXPECT_NE(find_finding(loop_of(20, {"aten::linear", "aten::tanh"}, 3), "call-loop"), nullptr);
   EXPECT_EQ(find_finding(loop_of(20, {"aten::linear", "aten::tanh"}, 3, true), "call-loop"),
@@ -375,6 +414,16 @@ TEST(MethodFindings, AUnitOfALongOpIsComparedWithWhereItWasMeasured) {
     return line.find(" ns for each element; ") != std::string::npos &&
            line.find(" times as long") != std::string::npos;
   }));
+}
+
+TEST(MethodFindings, RecurrentLayersHaveNoTimeForEachElement) {
+  Line b;
+  b.add("aten::mkldnn_rnn_layer", 800'000, {tensor({48, 64, 192}), tensor({768, 192})});
+  b.rest(100);
+  const Explanation e = explain(b);
+  ASSERT_FALSE(e.method.items.empty());
+  for (const CostAnswer& answer : e.method.items[0].answers)
+    EXPECT_EQ(answer.text.find("for each"), std::string::npos) << answer.text;
 }
 
 TEST(MethodFindings, RangesAndGapsStandBesideOps) {

@@ -181,11 +181,41 @@ TEST(NeedFindings, RowsAreTakenBeforeTheTableIsStandardised) {
       b.add("aten::linear", 300, {tensor({rows, 40}), tensor({256, 40}), tensor({256})});
     });
   };
-  EXPECT_HAS(finding_of(batches(100), "cut-result").title, "aten::div computes [8000, 40]");
+  const Finding f = finding_of(batches(100), "cut-result");
+  EXPECT_HAS(f.title, "aten::div computes [8000, 40]");
+  EXPECT_HAS(f.action, "take the rows first");
   EXPECT_EQ(find_finding(batches(7000), "cut-result"), nullptr) << "most rows";
 }
 
-// --- Graphs that hold memory -------------------------------------------------------------
+TEST(NeedFindings, WhatIsCutSaysHowToComputeLess) {
+  OpSequence causal;
+  for (int i = 0; i < 2; ++i) {
+    causal.add("aten::conv1d", 600,
+               {tensor({16, 48, 64}), tensor({48, 48, 7}), tensor({48}), scalar("[1]"),
+                scalar("[192]"), scalar("[32]"), number(1)});
+    causal.add("aten::slice", 1,
+               {tensor({16, 48, 256}), number(2), number(0), number(64), number(1)});
+    causal.add("aten::relu", 300, {tensor({16, 48, 64})});
+    causal.end_step();
+  }
+  const Explanation padded = explain(causal);
+  const Finding* f = find_finding(padded, "cut-result");
+  ASSERT_NE(f, nullptr);
+  EXPECT_HAS(f->action, "F.pad on the side that stays");
+  OpSequence graph;
+  for (int i = 0; i < 2; ++i) {
+    graph.add("aten::index_add", 500,
+              {tensor({6000, 64}), number(0), tensor({36000}, "long int"), tensor({6000, 64})});
+    graph.add("aten::linear", 300, {tensor({6000, 64}), tensor({5, 64}), tensor({5})});
+    graph.add("aten::index_select", 5, {tensor({6000, 5}), number(0), tensor({24}, "long int")});
+    graph.end_step();
+  }
+  const Explanation nodes = explain(graph);
+  ASSERT_NE(f = find_finding(nodes, "cut-result"), nullptr);
+  EXPECT_HAS(f->action, "k_hop_subgraph");
+}
+
+// --- Graphs that hold memory -----------------------------------------------------------
 
 Explanation simulated(int64_t freed_each) {
   return explain_rounds(80, [&](OpSequence& b, int64_t i) {
@@ -281,6 +311,17 @@ TEST(NeedFindings, LoopsSayWhatTheirIterationsAreFor) {
   const Explanation suppressed = looped({"aten::select", "aten::item", "aten::maximum",
                                          "aten::minimum", "aten::sub", "aten::clamp", "aten::gt"});
   EXPECT_HAS(finding_of(suppressed, "call-loop").action, "drop candidates before the loop");
+  const std::pair<std::vector<std::string_view>, const char*> kLoops[] = {
+      {{"aten::gt", "aten::bitwise_and", "aten::sum"}, "sort once"},
+      {{"aten::roll", "aten::mul", "aten::sum"}, "shifts are taken one by one"},
+      {{"aten::select", "aten::minimum", "aten::add"}, "a whole anti-diagonal"},
+      {{"aten::sub", "aten::logsumexp", "aten::sub", "aten::logsumexp"}, "Sinkhorn"},
+      {{"aten::select", "aten::linalg_eigh"}, "pre_transform"},
+  };
+  for (const auto& [ops, action] : kLoops) {
+    const Explanation e = looped(ops);
+    EXPECT_HAS(finding_of(e, "call-loop").action, action);
+  }
 }
 
 // --- The order of findings ---------------------------------------------------------------

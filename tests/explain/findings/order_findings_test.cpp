@@ -92,7 +92,169 @@ TEST(OrderFindings, ATransformOfOneSoundForEachFilterIsAQuestion) {
   EXPECT_EQ(find_finding(filtered(2, true, 18000), "repeated-transform"), nullptr) << "few";
 }
 
-// --- Orders ------------------------------------------------------------------------------
+// --- What the action follows -----------------------------------------------------------
+
+// Work before the layers of training, which no gradient reaches.
+std::string action_of_untrained(const char* op) {
+  OpSequence b;
+  int64_t number_of = 20;
+  for (int step = 0; step < 3; ++step) {
+    b.add(op, 200, {tensor({64, 64})}, number_of);
+    b.add("aten::linear", 100, {tensor({64, 64}), tensor({64, 64})}, number_of);
+    b.add("aten::mse_loss", 5, {tensor({64, 64})}, number_of + 1);
+    b.node("MseLossBackward0", 5, number_of + 1, "aten::mse_loss_backward");
+    b.node("AddmmBackward0", 200, number_of, "aten::mm");
+    number_of += 2;
+    b.end_step();
+  }
+  const Explanation e = explain(b);
+  const Finding* f = find_finding(e, "untrained-forward");
+  return f == nullptr ? "" : f->action;
+}
+
+TEST(OrderFindings, UntrainedWorkSaysWhatItsLongestOpIsFor) {
+  const auto says = [](const char* op, const char* part) {
+    return action_of_untrained(op).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(says("aten::normal_", "one draw with the summed variance"));
+  EXPECT_TRUE(says("aten::linalg_eigh", "pre_transform"));
+  EXPECT_TRUE(says("aten::grid_sampler_2d", "warps in series are one"));
+  EXPECT_FALSE(says("aten::mul", "what takes most could be less")) << "it says nothing";
+}
+
+TEST(OrderFindings, CallsOfAnOptimizerSpeakOfItsGroups) {
+  const auto action = [](const char* range) {
+    OpSequence b;
+    for (int step = 0; step < 2; ++step) {
+      b.add("aten::mm", 100, {tensor({256, 256}), tensor({256, 256})});
+      const int64_t start = b.at_us;
+      for (int i = 0; i < 200; ++i) b.add("aten::addcdiv_", 4, {tensor({16}), tensor({16})});
+      b.annotation(range, start * kUs, b.at_us * kUs);
+      b.end_step();
+    }
+    const Explanation e = explain(b);
+    const Finding* f = find_finding(e, "dispatch");
+    return f == nullptr ? "" : f->action;
+  };
+  EXPECT_NE(action("Optimizer.step#Own.step").find("one group for each setting"),
+            std::string::npos);
+  EXPECT_EQ(action("score").find("one group for each setting"), std::string::npos);
+}
+
+// --- Softmaxes and pairs ---------------------------------------------------------------
+
+// Terms of a loss, each with a softmax of the logits of [8, 48, 6000].
+Explanation terms(int softmaxes, bool scaled, int heads) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    for (int i = 0; i < heads; ++i) b.add("aten::mm", 200, {tensor({384, 64}), tensor({64, 6000})});
+    for (int i = 0; i < softmaxes; ++i) {
+      if (scaled) b.add("aten::div", 50, {tensor({8, 48, 6000}), number(2)});
+      b.add(i % 2 == 0 ? "aten::log_softmax" : "aten::softmax", 300,
+            {tensor({8, 48, 6000}), number(-1), scalar("")});
+      b.add("aten::sum", 50, {tensor({8, 48, 6000}), scalar("[-1]")});
+    }
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, SoftmaxesOfOneTensorAreOne) {
+  const Explanation e = terms(4, false, 1);
+  const Finding* f = find_finding(e, "repeated-softmax");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("4 softmaxes of a step read one tensor of logits of 384 x 6000"), 0U)
+      << f->title;
+  EXPECT_NEAR(*f->cost_us, 2400, 1);
+  EXPECT_NEAR(*f->saving_us, 1800, 1);
+  EXPECT_NE(f->action.find("log_softmax once"), std::string::npos) << f->action;
+  EXPECT_EQ(find_finding(terms(4, false, 4), "repeated-softmax"), nullptr)
+      << "each head has its own logits";
+  EXPECT_EQ(find_finding(terms(4, true, 1), "repeated-softmax"), nullptr)
+      << "each is scaled before";
+  EXPECT_EQ(find_finding(terms(1, false, 1), "repeated-softmax"), nullptr) << "one";
+}
+
+// The loss of pairs of images and texts: rows and columns of the same similarities.
+TEST(OrderFindings, RowsAndColumnsAreNoSoftmaxTwice) {
+  const auto contrastive = [](std::vector<int64_t> strides) {
+    OpSequence b;
+    for (int step = 0; step < 2; ++step) {
+      b.add("aten::mm", 200, {tensor({512, 64}), tensor({64, 512})});
+      b.add("aten::cross_entropy_loss", 300, {tensor({512, 512}), tensor({512}, "long int")});
+      OpInput columns = tensor({512, 512});
+      columns.strides = strides;
+      b.add("aten::cross_entropy_loss", 300, {columns, tensor({512}, "long int")});
+      b.end_step();
+    }
+    return explain(b);
+  };
+  EXPECT_EQ(find_finding(contrastive({1, 512}), "repeated-softmax"), nullptr);
+  EXPECT_EQ(find_finding(contrastive({}), "repeated-softmax"), nullptr) << "not known";
+}
+
+// A function of all pairs of 40 atoms.
+Explanation pairs(int64_t rows) {
+  OpSequence b;
+  for (int step = 0; step < 2; ++step) {
+    b.add("aten::index_select", 20, {tensor({40, 3}), number(0), tensor({rows}, "long int")});
+    b.add("aten::mm", 300, {tensor({rows, 16}), tensor({16, 16})});
+    b.add("aten::silu", 100, {tensor({rows, 16})});
+    add_work(b, 500);
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, PairsInBothOrdersAreAQuestion) {
+  const Explanation e = pairs(1560);
+  const Finding* f = find_finding(e, "ordered-pairs");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("ops on 1560 rows are of all pairs of 40 in both orders"), 0U)
+      << f->title;
+  EXPECT_EQ(f->confidence, Confidence::low);
+  EXPECT_NE(f->action.find("gives the 780 pairs with i < j"), std::string::npos) << f->action;
+  EXPECT_EQ(find_finding(pairs(780), "ordered-pairs"), nullptr) << "each pair once";
+  EXPECT_EQ(find_finding(pairs(1600), "ordered-pairs"), nullptr) << "edges of a graph";
+}
+
+// Training whose backward pass ends at a tensor of `leaf`; `is_read`: its gradient is used.
+Explanation differentiated(const std::vector<int64_t>& leaf, bool is_read) {
+  OpSequence b;
+  const std::string gradient =
+      "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+  for (int step = 0; step < 2; ++step) {
+    b.add("aten::stft", 300, {tensor({24, 24000})}, 10 * step);
+    b.add("aten::mm", 100, {tensor({64, 128}), tensor({128, 32})}, 10 * step + 1);
+    b.node("MmBackward0", 100, 10 * step + 1, "aten::mm");
+    b.add_around(gradient, "aten::detach", 5, {tensor({128, 32})});
+    b.node("StftBackward0", 900, 10 * step, "aten::_fft_c2r");
+    b.add_around(gradient, "aten::detach", 5, {tensor(leaf)});
+    if (is_read) b.add("aten::sign", 10, {tensor(leaf)});
+    b.add("aten::add_", 50, {tensor({128, 32}), tensor({128, 32})});
+    if (leaf.size() == 1) b.add("aten::add_", 5, {tensor(leaf), tensor(leaf)});
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(OrderFindings, AGradientOfAnInputThatNobodyTrainsIsNotNeeded) {
+  const Explanation e = differentiated({24, 24000}, false);
+  const Finding* f = find_finding(e, "input-gradient");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->title.find("the backward pass goes on to a tensor of [24, 24000] that no optimizer "
+                          "trains"),
+            0U)
+      << f->title;
+  EXPECT_NEAR(*f->saving_us, 1810, 1);
+  EXPECT_NE(f->action.find("requires_grad_(False)"), std::string::npos) << f->action;
+  EXPECT_EQ(find_finding(differentiated({24, 24000}, true), "input-gradient"), nullptr)
+      << "an attack reads it";
+  EXPECT_EQ(find_finding(differentiated({16}, false), "input-gradient"), nullptr)
+      << "a parameter of its own";
+}
+
+// --- Orders ----------------------------------------------------------------------------
 
 Explanation ranked(const char* op, int64_t dim, const char* reader, const char* behind) {
   return explain_steps(2, [&](OpSequence& b) {

@@ -2,8 +2,10 @@
 // Ranks of CPUs: what is found in their own traces stands in the answer for all, by time; ranks
 // that work by turns.
 #include "epilogue/trace/explain.h"
+#include "explain/findings/explain_ranks.h"
 #include "explain/findings/find_finding.h"
 #include "explain/findings/op_sequence.h"
+#include "explain/ranks/rank_digest.h"
 #include "support/test.h"
 
 namespace epilogue::trace::rank_findings_test {
@@ -137,6 +139,58 @@ TEST(RankFindings, WeightsThatDdpKeepsEqualNeedNoAverage) {
   EXPECT_HAS(f.action, "weights stay equal");
   EXPECT_EQ(f.evidence[1].find("4 of them come after a step of the optimizer"), 0U)
       << f.evidence[1];
+}
+
+// Steps of a rank, which is in `work` for so long, posts a collective, and waits.
+OpSequence posting_rank(int64_t rank, int64_t work_us, int64_t post_us) {
+  OpSequence b;
+  b.trace.import.path = "run/rank" + std::to_string(rank) + ".json";
+  for (int i = 0; i < 4; ++i) {
+    b.add("aten::mm", work_us, {tensor({256, 256}), tensor({256, 256})});
+    b.add("c10d::allgather_", post_us);
+    b.annotation("gloo:all_gather", b.at_us * kUs, ((i + 1) * 1000) * kUs, 9);
+    b.at_us = (i + 1) * 1000;
+    b.end_step();
+  }
+  b.trace.metadata.emplace_back("distributedInfo",
+                                "{\"rank\": " + std::to_string(rank) + ", \"world_size\": 2}");
+  return b;
+}
+
+RanksExplanation posted(const OpSequence& a, const OpSequence& b,
+                        std::vector<std::string> left_out = {}) {
+  const Links links_a = link(a.trace);
+  const Links links_b = link(b.trace);
+  RankDigests digests;
+  digests.add({a.trace, links_a});
+  digests.add({b.trace, links_b});
+  return explain_ranks(digests, std::move(left_out));
+}
+
+TEST(RankFindings, ACollectiveIsNoWorkToGiveAway) {
+  const RanksExplanation posts = posted(posting_rank(0, 300, 10), posting_rank(1, 300, 400));
+  const Finding* f = find_finding(posts, "persistent-straggler");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->action.find("c10d::"), std::string::npos) << f->action;
+  const RanksExplanation works = posted(posting_rank(0, 300, 10), posting_rank(1, 700, 10));
+  ASSERT_NE(f = find_finding(works, "persistent-straggler"), nullptr);
+  EXPECT_EQ(f->action.find("look at aten::mm on rank 1: give it less"), 0U) << f->action;
+}
+
+TEST(RankFindings, AFileThatIsNoRankStandsFirstOnlyIfARankMayBeMissing) {
+  const auto first_of = [](int64_t other) {
+    return posted(posting_rank(0, 300, 10), posting_rank(other, 700, 10), {"notes.json: no trace"})
+        .findings.front()
+        .id;
+  };
+  EXPECT_NE(first_of(1), "left-out-files") << "both ranks are here";
+  const RanksExplanation missing =
+      posted(posting_rank(0, 300, 10), posting_rank(2, 700, 10), {"notes.json: no trace"});
+  const Finding* left_out = find_finding(missing, "left-out-files");
+  const Finding* last = find_finding(missing, "persistent-straggler");
+  ASSERT_NE(left_out, nullptr);
+  ASSERT_NE(last, nullptr);
+  EXPECT_LT(left_out, last) << "it may be rank 1";
 }
 
 }  // namespace epilogue::trace::rank_findings_test

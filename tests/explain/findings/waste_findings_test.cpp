@@ -310,6 +310,36 @@ Explanation gradients_of_gradients(int passes) {
   });
 }
 
+// As many passes, and the loss goes back through each of them.
+Explanation differentiated_passes(bool differentiates) {
+  OpSequence b;
+  int64_t number = 1;
+  for (int step = 0; step < 2; ++step) {
+    const int64_t forward = number++;
+    const int64_t first = number;
+    b.add("aten::linear", 50, {}, forward);
+    for (int pass = 0; pass < 12; ++pass) {
+      b.node("AddmmBackward0", 100, forward, "aten::mm");
+      b.last_args().sequence_number = number++;
+    }
+    for (int64_t n = number - 1; differentiates && n >= first; --n)
+      b.node("MmBackward0", 50, n, "aten::mm");
+    b.end_step();
+  }
+  return explain(b);
+}
+
+TEST(WasteFindings, PassesThatAreDifferentiatedCostTheirGradientsToo) {
+  const Explanation e = differentiated_passes(true);
+  const Finding* f = find_finding(e, "repeated-backward");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->saving_us, 2 * 11 * (100 + 50), 60);
+  EXPECT_NE(f->action.find("jacrev"), std::string::npos) << "all passes go through all of it";
+  const Explanation alone = differentiated_passes(false);
+  ASSERT_NE(f = find_finding(alone, "repeated-backward"), nullptr);
+  EXPECT_NEAR(*f->saving_us, 2 * 11 * 100, 60);
+}
+
 TEST(WasteFindings, AGradientOfAGradientIsNoRepetition) {
   EXPECT_EQ(find_finding(gradients_of_gradients(2), "repeated-backward"), nullptr);
   EXPECT_HAS(finding_of(gradients_of_gradients(12), "repeated-backward").action, "jacrev");

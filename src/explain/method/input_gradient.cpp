@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward passes that go on to a tensor which no optimizer trains: an input with requires_grad.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "base/units.h"
+#include "explain/index/aten_ops.h"
+#include "explain/method/method.h"
+#include "explain/method/roots.h"
+
+namespace epilogue::trace {
+namespace {
+
+class InputGradients : WasteSearch {
+ public:
+  InputGradients(const CountedOps& all, const Places& places, const Roots& roots,
+                 std::vector<Waste>& found)
+      : WasteSearch(all, places, found), roots_(roots) {}
+
+  void run() {
+    if (!all_.has_backward || all_.trace.inputs.size() == 0) return;
+    std::map<uint32_t, std::vector<size_t>> nodes;  // by step, in their order
+    for (size_t r = 0; r < roots_.size(); ++r)
+      if (is_autograd_node(roots_.name(r))) nodes[roots_.step(r)].push_back(r);
+    if (nodes.size() > 1) nodes.erase(kNone);
+    find_trained(nodes);
+    if (trained_.empty()) return;
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t ns = 0;
+    Dims input;
+    for (const auto& [step, its] : nodes) {
+      const std::vector<size_t> tail = tail_of(its);
+      if (tail.empty()) return;
+      input = leaf_dims(its.back());
+      for (const size_t r : tail) {
+        ns += roots_.add_times(r, times);
+        calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+      }
+    }
+    if (is_worth_it(ns)) report(ns, input, calls, times);
+  }
+
+ private:
+  using Dims = std::vector<int64_t>;
+
+  bool is_leaf(size_t root) const { return roots_.name(root).ends_with("AccumulateGrad"); }
+
+  // The sizes of the gradient that a leaf gets; empty if they were not recorded.
+  Dims leaf_dims(size_t root) const {
+    Dims dims;
+    for (const uint32_t at : roots_.within(root))
+      for (const TensorShape& t : tensor_inputs(all_.inputs(at)))
+        if (!t.dims.empty()) dims = t.dims;
+    return dims;
+  }
+
+  // Sizes of all that an optimizer updates: list ops, and ops in place behind the last node.
+  void find_trained(const std::map<uint32_t, std::vector<size_t>>& nodes) {
+    std::unordered_set<uint32_t> seen;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      const std::string_view name = roots_.name(r);
+      if (name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_")) {
+        if (!seen.insert(all_.inputs_id(roots_.at(r))).second) continue;  // as the step before
+        for (const OpInput& in : all_.inputs(roots_.at(r)))
+          for (const OpInput& t : in.list) trained_.insert(t.dims);
+        continue;
+      }
+      const auto of = nodes.find(roots_.step(r));
+      if (of == nodes.end() || r <= of->second.back() || !name.ends_with('_')) continue;
+      const auto tensors = tensor_inputs(all_.inputs(roots_.at(r)));
+      if (!tensors.empty() && !tensors[0].dims.empty()) trained_.insert(tensors[0].dims);
+    }
+  }
+
+  // The nodes behind the last gradient of a parameter, if they lead to another tensor.
+  std::vector<size_t> tail_of(const std::vector<size_t>& nodes) const {
+    if (!is_leaf(nodes.back())) return {};
+    const Dims input = leaf_dims(nodes.back());
+    if (input.empty() || trained_.contains(input)) return {};
+    size_t leaves = 0;
+    size_t known = 0;
+    for (const size_t r : nodes) {
+      if (!is_leaf(r)) continue;
+      ++leaves;
+      known += trained_.contains(leaf_dims(r)) ? 1 : 0;
+    }
+    if (known == 0 || 2 * known < leaves) return {};
+    // A gradient that is read: of an attack, a map of what matters.
+    for (size_t r = nodes.back() + 1; r < roots_.size() && roots_.step(r) == roots_.step(r - 1);
+         ++r) {
+      const auto tensors = tensor_inputs(all_.inputs(roots_.at(r)));
+      if (!is_autograd_node(roots_.name(r)) &&
+          std::ranges::any_of(tensors, [&](const TensorShape& t) { return t.dims == input; }))
+        return {};
+    }
+    std::vector<size_t> tail;
+    for (size_t i = nodes.size(); i-- > 0;) {
+      if (is_leaf(nodes[i]) && trained_.contains(leaf_dims(nodes[i]))) break;
+      tail.push_back(nodes[i]);
+    }
+    return tail;
+  }
+
+  void report(int64_t ns, const Dims& input, const std::vector<uint32_t>& calls,
+              const OpTimes& times) {
+    const auto ops = times.list(all_.trace);
+    Waste waste;
+    waste.kind = WasteKind::input_gradient;
+    waste.title = fmt::format(
+        "the backward pass goes on to a tensor of {} that no optimizer trains: {} of {}, most of "
+        "it in {}",
+        sizes_text(input), time_text(ns), time_text(all_.wall_ns), ops.front().first);
+    waste.evidence = {
+        "no op of the optimizer has these sizes, and no later op of the step reads them",
+        "the forward pass keeps what these gradients need, besides"};
+    waste.place = places_.of(calls);
+    waste.action =
+        "if nobody reads this gradient (an input of the model with requires_grad=True): "
+        "requires_grad_(False) or detach() for that tensor, and what comes before the first "
+        "trained weight (features, transforms of the input) under torch.no_grad(); for an attack "
+        "or a map of saliency ask for it only in the steps that need it";
+    waste.ns = ns;
+    waste.saving_ns = ns;
+    waste.proof = WasteProof::likely;
+    add(std::move(waste), calls, times);
+  }
+
+  const Roots& roots_;
+  std::set<Dims> trained_;
+};
+
+}  // namespace
+
+void find_input_gradients(const CountedOps& all, const Places& places, const Roots& roots,
+                          std::vector<Waste>& found) {
+  InputGradients(all, places, roots, found).run();
+}
+
+}  // namespace epilogue::trace
