@@ -103,6 +103,17 @@ def test_a_query_that_sees_nothing_gets_zero(dtype):
         torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("skipped", [1, 2, 3, 5])
+def test_blocks_of_queries_between_others_see_nothing(skipped):
+    """Blocks of 32 queries, each with one block of keys: those around the skipped ones are at work together."""
+    q, k, v = (heads(1, 16, 320, 64, torch.bfloat16) for _ in range(3))
+    mask = torch.zeros(320, 320, dtype=torch.bool)
+    for block in (0, 1, 2, 3 + skipped, 4 + skipped):
+        mask[32 * block : 32 * block + 32, 40 * block % 256 : 40 * block % 256 + 17] = True
+    got = torch.ops.epilogue.attention(q, k, v, mask, False, None).transpose(1, 2)
+    torch.testing.assert_close(got, F.scaled_dot_product_attention(q, k, v, attn_mask=mask), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_maximum_may_grow_and_nan_stays(dtype):
     q, k, v = (heads(1, 1, 512, 32, dtype) for _ in range(3))

@@ -168,6 +168,7 @@ class AttentionLoops {
   // One block of queries with one of keys.
   struct Turn {
     Slot* slot = nullptr;  // null: none
+    int64_t slot_index = -1;
     int64_t query_block = -1;
     int64_t key_block = -1;
     int64_t number = -1;
@@ -188,6 +189,8 @@ class AttentionLoops {
   Turn turn_after(const Turn& turn) {
     Turn next = turn;
     ++next.number;
+    // Of blocks that see none one slot is enough: two others may be at work.
+    const int64_t slot = (turn.slot_index + 1) % kSlots;
     for (;;) {
       if (next.slot != nullptr) {
         next.key_block = next_seen(next.slot->block, next.key_block + 1);
@@ -195,14 +198,16 @@ class AttentionLoops {
         if (next.query_block > turn.query_block) end(next);
       }
       if (++next.query_block == args_.blocks) return {};
-      next.slot = &slots_[static_cast<size_t>(next.query_block % kSlots)];
-      begin(*next.slot, next.query_block);
+      next.slot_index = slot;
+      next.slot = &slots_[static_cast<size_t>(slot)];
       next.key_block = -1;
+      begin(next);
     }
   }
 
-  void begin(Slot& slot, int64_t index) const {
-    slot.block = args_.block(index, index % kSlots);
+  void begin(const Turn& turn) const {
+    Slot& slot = *turn.slot;
+    slot.block = args_.block(turn.query_block, turn.slot_index);
     slot.has_sums = false;
     slot.state->is_scaled = false;
     for (int64_t row = 0; row < kQueryRows; ++row) {
