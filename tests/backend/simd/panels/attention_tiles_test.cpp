@@ -15,6 +15,7 @@ namespace epilogue::simd::attention_tiles_test {
 struct Problem {
   int64_t queries, keys, depth, values;
   bool causal;
+  int64_t run = 0;  // above 0: so many blocks of queries in a row see keys, then two see none
 };
 
 class AttentionTilesTest : public testing::TestWithParam<Problem> {};
@@ -26,7 +27,11 @@ TEST_P(AttentionTilesTest, IsAttention) {
   const std::vector<uint16_t> q = random_bf16(p.queries * p.depth, 1);
   const std::vector<uint16_t> k = random_bf16(p.keys * p.depth, 2);
   const std::vector<uint16_t> v = random_bf16(p.keys * p.values, 3);
-  const auto seen = [&](int64_t i, int64_t j) { return !p.causal || j <= i; };
+  const auto is_blind = [&](int64_t i) {
+    return p.run > 0 && i / kQueryRows % (p.run + 2) >= p.run;
+  };
+  const auto seen = [&](int64_t i, int64_t j) { return !is_blind(i) && (!p.causal || j <= i); };
+  const std::vector<KeysSeen> none(static_cast<size_t>(p.keys / kScoreKeys + 1), KeysSeen::none);
 
   const auto aligned = [](std::vector<char>& memory, int64_t bytes) {
     memory.assign(static_cast<size_t>(bytes) + 64, 0x7F);
@@ -56,6 +61,7 @@ TEST_P(AttentionTilesTest, IsAttention) {
     block.queries = q.data() + row * p.depth;
     block.rows = std::min(kQueryRows, p.queries - row);
     if (p.causal) block.first_limit = row + 1;
+    if (is_blind(row)) block.seen_blocks = none.data();
     block.out = out.data() + row * p.values;
     return block;
   };
@@ -68,6 +74,7 @@ TEST_P(AttentionTilesTest, IsAttention) {
   args.value_count = p.values;
   args.scale = 1.44269504F;
   args.out_stride = p.values;
+  args.empty_is_zero = true;
   auto* const memory = reinterpret_cast<float*>(
       aligned(work, AttentionTiles::floats(p.depth, p.values) * int64_t{sizeof(float)}));
   AttentionLoops<PlainUnit>(args, attention_lines(), memory).run();
@@ -86,20 +93,20 @@ TEST_P(AttentionTilesTest, IsAttention) {
     for (int64_t c = 0; c < p.values; ++c) {
       double expected = 0;
       for (int64_t j = 0; j < p.keys; ++j)
-        expected +=
-            weights[static_cast<size_t>(j)] / sum * widen(v[static_cast<size_t>(j * p.values + c)]);
+        expected += (sum == 0 ? 0 : weights[static_cast<size_t>(j)] / sum) *
+                    widen(v[static_cast<size_t>(j * p.values + c)]);
       ASSERT_NEAR(widen(out[static_cast<size_t>(i * p.values + c)]), expected, 8e-3)
           << i << ", " << c;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, AttentionTilesTest,
-                         testing::Values(Problem{32, 128, 32, 32, false},
-                                         Problem{33, 129, 40, 24, false},
-                                         Problem{100, 300, 64, 64, true},
-                                         Problem{300, 131, 16, 70, true}, Problem{5, 1, 3, 1, true},
-                                         Problem{1, 400, 96, 128, false},
-                                         Problem{97, 97, 33, 65, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, AttentionTilesTest,
+    testing::Values(Problem{32, 128, 32, 32, false}, Problem{33, 129, 40, 24, false},
+                    Problem{100, 300, 64, 64, true}, Problem{300, 131, 16, 70, true},
+                    Problem{5, 1, 3, 1, true}, Problem{1, 400, 96, 128, false},
+                    Problem{97, 97, 33, 65, true}, Problem{330, 100, 32, 32, false, 1},
+                    Problem{400, 128, 32, 40, false, 2}, Problem{600, 200, 32, 32, true, 3}));
 
 }  // namespace epilogue::simd::attention_tiles_test
