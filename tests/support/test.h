@@ -45,8 +45,8 @@ inline ::testing::AssertionResult has(std::string_view text, std::string_view pa
          << '"' << part << (found ? "\" is in:\n" : "\" is not in:\n") << text;
 }
 
-// Gives what a search found. A test cannot go on without it: where there is nothing, it fails with what
-// is thrown.
+// Gives what a search found. A test cannot go on without it: where there is nothing, it fails with
+// what is thrown.
 template <class T>
 T& found(T* at, std::source_location where = std::source_location::current()) {
   if (at == nullptr)

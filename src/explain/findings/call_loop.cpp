@@ -67,8 +67,7 @@ void find_loops_of_calls(const Explanation& e, std::vector<Finding>& out) {
   }
 }
 
-// --- Loops of work
-// ----------------------------------------------------------------------------------
+// --- Loops of work ---------------------------------------------------------------------
 
 constexpr double kWorkLoopShare = 0.1;
 
@@ -92,8 +91,7 @@ void find_loops_of_work(const Explanation& e, std::vector<Finding>& out) {
     f.severity = Severity::info;
     f.title = fmt::format(
         "a loop runs the same layers {} times on the same shapes ({}): {} of {}, each time with "
-        "the "
-        "parameters of the time before",
+        "the parameters of the time before",
         per_run, loop_text(loop.ops), duration(loop.wall_ns), duration(e.host->wall_ns));
     if (const std::string place = loop.place.text(); !place.empty())
       f.evidence.push_back("it stands" + place);

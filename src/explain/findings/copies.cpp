@@ -48,16 +48,14 @@ struct CopiesAsked : OpVisitor {
 std::string_view copy_advice(std::string_view name) {
   if (name == "aten::cat" || name == "aten::stack")
     return "cat copies all that it joins: write into a tensor made beforehand (slices, "
-           "index_copy_), "
-           "and let a cache grow in blocks";
+           "index_copy_), and let a cache grow in blocks";
   if (name == "aten::roll")
     return "roll copies the whole tensor: of a stencil write the differences of slices, with the "
            "border apart, or pad once (F.pad with mode=\"circular\") and read its slices, which "
            "are views; many shifts at once are a convolution or unfold";
   if (name == "aten::to" || name == "aten::_to_copy" || name == "aten::float")
     return "casts: keep tensors in the type that the next op takes; autocast casts weights again "
-           "in "
-           "each step, model.bfloat16() once";
+           "in each step, model.bfloat16() once";
   return "keep tensors in the layout that the next op takes; a view (expand, as_strided) needs no "
          "copy";
 }

@@ -40,8 +40,7 @@ std::string_view remedy_of(FusionKind kind) {
       return "torch.compile the function or module that calls these ops";
     case FusionKind::gemm_epilogue:
       return "torch.compile(mode=\"max-autotune\") the module, whose templates take the ops after "
-             "a "
-             "product along";
+             "a product along";
     case FusionKind::merged_gemms:
       return "join the weights along their output dimension (torch.cat once, or one nn.Linear), "
              "multiply once, and split the result";

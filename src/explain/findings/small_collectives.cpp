@@ -98,8 +98,7 @@ std::string small_collectives_if() {
       share_of_span(kSmallCollectivesShare));
 }
 
-// --- Gradients that are reduced before they are complete
-// ------------------------------------------
+// --- Gradients that are reduced before they are complete -------------------------------
 
 constexpr double kDdpShare = 0.05;  // of the span
 
@@ -171,8 +170,7 @@ std::string repeated_reductions_if() {
       share_of_span(kDdpShare));
 }
 
-// --- Buffers that are sent before each forward pass
-// ------------------------------------------------
+// --- Buffers that are sent before each forward pass ------------------------------------
 
 // DistributedDataParallel broadcasts the module's buffers from rank 0 at each forward pass.
 const CollectiveStats* sent_buffers(const RankCollectives& rank) {

@@ -87,8 +87,7 @@ constinit const ExplanationRule kConstantMatrixRule = {
           return and_share(
               "`mm` outside of `linear` whose left operand is square, 256 rows or more, four times "
               "as wide as the right one, or in training whose right operand is; no other op reads "
-              "or "
-              "makes a tensor of its sizes, and it gets no gradient");
+              "or makes a tensor of its sizes, and it gets no gradient");
         },
     .find = find_wastes_of<WasteKind::constant_matrix>};
 
@@ -510,8 +509,7 @@ constinit const ExplanationRule kSwappedTimeRule = {
         [] {
           return and_share(
               "`gru`, `lstm` or `rnn_*` without batch_first runs 32 steps or more, 4 for each row "
-              "of "
-              "its batch, and the next ops select along dimension 1 of its result");
+              "of its batch, and the next ops select along dimension 1 of its result");
         },
     .find = find_wastes_of<WasteKind::swapped_time>,
     .is_needless = true};
@@ -523,8 +521,7 @@ constinit const ExplanationRule kValueChecksRule = {
         [] {
           return and_share(
               "`isnan`, `isinf` or `isfinite` runs 4 times in a step or more outside of the "
-              "backward "
-              "pass, with the `any`, `all` and `item` behind it");
+              "backward pass, with the `any`, `all` and `item` behind it");
         },
     .find = find_wastes_of<WasteKind::value_checks>,
     .is_needless = true};
@@ -658,8 +655,7 @@ constinit const ExplanationRule kFixedOperandRule = {
         [] {
           return and_share(
               "in a run without a backward pass, norms or means and elementwise ops on a matrix of "
-              "1 "
-              "MiB or more that no other op makes, three times or more; products read it with an "
+              "1 MiB or more that no other op makes, three times or more; products read it with an "
               "eighth of its rows or less, or rows are taken of it");
         },
     .find = find_wastes_of<WasteKind::fixed_operand>};

@@ -334,16 +334,14 @@ constexpr OpKnowledge kLayerOps[] = {
      "_upsample_bicubic2d_aa_backward",
      OpCost::gather, 13, OpFuses::pointwise, "it reads 16 neighbours for each pixel",
      "bilinear interpolation reads 4 neighbours where bicubic reads 16; resize once, in the "
-     "loader, "
-     "and no further than the model reads; a table of positions that stays, once, at load; "
-     "antialias=True only to shrink; maps of few channels "
-     "rather than of many (a 1 x 1 convolution before it)",
+     "loader, and no further than the model reads; a table of positions that stays, once, at load; "
+     "antialias=True only to shrink; maps of few channels rather than of many (a 1 x 1 convolution "
+     "before it)",
      OpRole::either, "resize one batch"},
     {"bilinear resampling", "upsample_bilinear2d upsample_bilinear2d_backward interpolate",
      OpCost::gather, 2.1, OpFuses::pointwise, "inputs are resized in the step, one by one",
      "resize in the loader's workers, in batches; maps of few channels rather than of many (a 1 x "
-     "1 "
-     "convolution before it), straight to the last size; channels_last lets the CPU kernel use "
+     "1 convolution before it), straight to the last size; channels_last lets the CPU kernel use "
      "vectors",
      OpRole::either, "resize one batch"},
     {"nearest resampling",

@@ -34,10 +34,8 @@ constexpr OpKnowledge kMovingOps[] = {
     {"rows by index", "index_select", OpCost::gather, 0.35, OpFuses::pointwise,
      "the index is a range or is the same in every step",
      "a slice or narrow makes a view instead; an index that never changes can be applied once "
-     "(store "
-     "the rows in the order in which they are read); take rows behind a projection to fewer "
-     "columns, "
-     "not before it",
+     "(store the rows in the order in which they are read); take rows behind a projection to fewer "
+     "columns, not before it",
      OpRole::either, "index once with the positions of all of them"},
     {"elements by index", "gather take take_along_dim", OpCost::gather, 2.9, OpFuses::pointwise,
      "the index is a range, or the same for all rows",
@@ -85,8 +83,7 @@ constexpr OpKnowledge kMovingOps[] = {
     {"places of non-zeros", "nonzero nonzero_numpy argwhere count_nonzero nonzero_static",
      OpCost::wait, 7.7, OpFuses::alone, "the host waits for the size on a device",
      "masks keep shapes; torch.nonzero_static takes the size from you; of a mask that stays "
-     "(edges, "
-     "padding) find the places once and keep them",
+     "(edges, padding) find the places once and keep them",
      OpRole::aside, "one call over the whole tensor"},
     {"distinct values", "_unique _unique2 unique_dim unique", OpCost::sort, 1.5, OpFuses::alone,
      "called in every step on much the same values",
@@ -125,17 +122,14 @@ constexpr OpKnowledge kMovingOps[] = {
     {"sorting", "sort msort", OpCost::sort, 5.7, OpFuses::alone,
      "the result is cut to a few elements, or compared with a threshold",
      "topk gives the largest k without ordering the rest; kthvalue gives one; for top-p sampling "
-     "take "
-     "topk of some hundred first; values that do not change are sorted once, and searchsorted "
-     "finds "
-     "places and ranks in them; ranks within groups are one sort of a joint key",
+     "take topk of some hundred first; values that do not change are sorted once, and searchsorted "
+     "finds places and ranks in them; ranks within groups are one sort of a joint key",
      OpRole::aside, "stack the rows and sort along the last dimension in one call",
      OpSign::cut_after},
     {"sorting of places", "argsort", OpCost::sort, 5.8, OpFuses::alone,
      "the result is cut to a few elements, or compared with a threshold",
      "topk gives the places of the largest k; argsort of argsort is one scatter of arange; an "
-     "order "
-     "that does not change (edges by node, rows by length) is kept",
+     "order that does not change (edges by node, rows by length) is kept",
      OpRole::aside, "stack the rows and sort along the last dimension in one call",
      OpSign::cut_after},
     {"largest k", "topk", OpCost::sort, 0.6, OpFuses::alone,

@@ -203,9 +203,8 @@ constexpr OpKnowledge kNumberOps[] = {
     {"distances of all pairs", "cdist _cdist_forward _cdist_backward _euclidean_dist",
      OpCost::pairs, 0.58, OpFuses::alone, "p = 2 over many points is computed pair by pair",
      "leave compute_mode at its default, or 'use_mm_for_euclid_dist': a matrix product, exact "
-     "enough "
-     "to rank neighbours; its gradient too; squared distances need no root; topk of blocks keeps "
-     "the matrix small; of points that stay, compute the neighbours once",
+     "enough to rank neighbours; its gradient too; squared distances need no root; topk of blocks "
+     "keeps the matrix small; of points that stay, compute the neighbours once",
      OpRole::either, "cdist takes batches: stack the point sets"},
     {"distances within a set", "pdist _pdist_forward _pdist_backward", OpCost::pairs, 0.058,
      OpFuses::alone, "p = 2 over many points is computed pair by pair",
@@ -308,8 +307,7 @@ constexpr OpKnowledge kNumberOps[] = {
      "meet the same matrix, factorise it once and give the "
      "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
      "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant; "
-     "slogdet does not "
-     "overflow",
+     "slogdet does not overflow",
      OpRole::aside, "torch.linalg takes batches: stack the matrices"},
     {"powers of matrices", "linalg_matrix_power matrix_power", OpCost::solve, 0.048, OpFuses::alone,
      "powers are computed one after the other",

@@ -49,6 +49,12 @@ class AskedSearch : protected WasteSearch {
     form.ns += ns;
     return ns;
   }
+  uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
+  // Of the program itself, not of an autograd node.
+  bool is_forward(size_t i) const {
+    const uint32_t root = asked_.roots().of(asked_.at(i));
+    return root != kNone && !is_autograd_node(asked_.roots().name(root));
+  }
   std::vector<TensorShape> tensors(size_t i) const { return tensor_inputs(asked_.inputs(i)); }
   bool reads(size_t i, const Dims& dims) const {
     const std::vector<TensorShape> read = tensors(i);

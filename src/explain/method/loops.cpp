@@ -342,8 +342,7 @@ class LoopSearch {
     if (holds("set") && !has_product)
       return "tensors are unpickled one by one: send or save stacked tensors, not objects "
              "(all_gather or broadcast in place of all_gather_object and broadcast_object_list; "
-             "one "
-             "file of tensors)";
+             "one file of tensors)";
     const auto asks = [&](std::string_view base) {
       return std::ranges::any_of(loop.ops,
                                  [&](const std::string& op) { return aten_base(op) == base; });
@@ -366,16 +365,14 @@ class LoopSearch {
     if (asks("logsumexp") && asks("sub") && !asks("select") && !asks("slice") && !asks("stack") &&
         !asks("cat") && !has_product)
       return "if rows and columns are normalised by turns (Sinkhorn): fewer iterations, with a "
-             "test "
-             "of convergence every few and the duals of the step before as the start, or products "
-             "of exp(-cost / eps) with vectors (K @ v, K.T @ u) in place of logsumexp of the whole "
-             "matrix; of a recursion over time the library's op (F.ctc_loss) or a scan";
+             "test of convergence every few and the duals of the step before as the start, or "
+             "products of exp(-cost / eps) with vectors (K @ v, K.T @ u) in place of logsumexp of "
+             "the whole matrix; of a recursion over time the library's op (F.ctc_loss) or a scan";
     if ((holds("logsumexp") || holds("logaddexp")) && !has_product)
       return "if this is a recursion over time (CTC, a CRF, a hidden Markov model): the library's "
-             "op "
-             "runs all steps in one call (F.ctc_loss), or an associative scan does (logcumsumexp "
-             "for a plain sum); else write it over the whole tensor: all steps, labels or samples "
-             "at once";
+             "op runs all steps in one call (F.ctc_loss), or an associative scan does "
+             "(logcumsumexp for a plain sum); else write it over the whole tensor: all steps, "
+             "labels or samples at once";
     // A call of a library holds the loop: what it is asked for says more than what stands around.
     int64_t loop_ns = 0;
     for (const auto& [name, ns] : loop.op_ns) loop_ns += ns;

@@ -94,7 +94,6 @@ class Orders : AskedSearch {
   // A later op of the step reads a tensor of these sizes before one makes it anew.
   bool is_read_again(size_t i) const {
     const Dims& dims = asked_.inputs(i)[0].dims;
-    const auto step = [&](size_t of) { return all_.links.step[all_.ops[asked_.at(of)]]; };
     for (size_t j = i + 1; j < asked_.size() && step(j) == step(i); ++j) {
       if (reads(j, dims)) return true;
       if (makes(j, dims)) return false;

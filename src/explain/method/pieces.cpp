@@ -48,7 +48,6 @@ class Pieces : AskedSearch {
   }
 
  private:
-  uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
   bool is_backward(size_t i) const {
     return is_autograd_node(asked_.roots().name(asked_.roots().of(asked_.at(i))));
   }

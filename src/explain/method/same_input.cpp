@@ -47,14 +47,7 @@ class SameInput : AskedSearch {
   }
 
  private:
-  uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
-  bool is_forward(size_t i) const {
-    const uint32_t root = asked_.roots().of(asked_.at(i));
-    return root != kNone && !is_autograd_node(asked_.roots().name(root));
-  }
-
-  // --- Chains
-  // -------------------------------------------------------------------------------------
+  // --- Chains --------------------------------------------------------------------------
 
   using Sizes = std::pair<bool, Dims>;  // of indices; the sizes
 
@@ -350,8 +343,7 @@ class SameInput : AskedSearch {
         saving_ns, WasteProof::likely);
   }
 
-  // --- Rows that begin alike
-  // ----------------------------------------------------------------------
+  // --- Rows that begin alike -----------------------------------------------------------
 
   // [1, P] that becomes [N, P], without padding: N; 0 if the op is another one.
   int64_t repeats_of(size_t i) const {

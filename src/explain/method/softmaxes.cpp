@@ -44,12 +44,6 @@ class ComputedTwice : AskedSearch {
   }
 
  private:
-  uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
-  bool is_forward(size_t i) const {
-    const uint32_t root = asked_.roots().of(asked_.at(i));
-    return root != kNone && !is_autograd_node(asked_.roots().name(root));
-  }
-
   // What an op writes, if it is no view; nothing if that is not known.
   std::optional<Logits> written_by(size_t i) const {
     const auto result = output_shape(asked_.name(i), asked_.inputs(i));
@@ -173,8 +167,7 @@ class ComputedTwice : AskedSearch {
     return !dims.empty() && dims.back() == logits.second;
   }
 
-  // --- Pairs in both orders
-  // -----------------------------------------------------------------------
+  // --- Pairs in both orders ------------------------------------------------------------
 
   // n, if the op takes n (n - 1) rows of n.
   std::optional<int64_t> set_of_pairs(size_t i) const {

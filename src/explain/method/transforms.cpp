@@ -49,8 +49,6 @@ class Transforms : AskedSearch {
   }
 
  private:
-  uint32_t step(size_t i) const { return all_.links.step[all_.ops[asked_.at(i)]]; }
-
   // --- Round trips -----------------------------------------------------------------------
 
   static std::string_view inverse_of(std::string_view base) {

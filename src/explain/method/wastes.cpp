@@ -272,8 +272,8 @@ class Wastes : WasteSearch {
                               time_text(ns), time_text(all_.wall_ns));
     waste.evidence.push_back(
         fmt::format("{} of {} gradients of a step are added to what was there, the others are new: "
-                    "no optimizer "
-                    "sets them to zero, so none trains these parameters (a frozen model)",
+                    "no optimizer sets them to zero, so none trains these parameters (a frozen "
+                    "model)",
                     added / passes.size(), all_gradients / passes.size()));
     waste.ns = ns;
     waste.saving_ns = ns;

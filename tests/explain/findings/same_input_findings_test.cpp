@@ -18,8 +18,7 @@ using testing::tensor_list;
 
 OpInput indices(std::vector<int64_t> dims) { return tensor(std::move(dims), "long int"); }
 
-// --- Modules that compute the same
-// -----------------------------------------------------------------
+// --- Modules that compute the same -----------------------------------------------------
 
 enum class Blocks { share, one_module, move, weight };
 
@@ -75,8 +74,7 @@ TEST(SameInputFindings, OpsOnOtherTensorsAreNotTheSame) {
   EXPECT_EQ(find_finding(blocks(Blocks::share, 2), "repeated-chain"), nullptr) << "two alone";
 }
 
-// --- Sequences that begin alike
-// --------------------------------------------------------------------
+// --- Sequences that begin alike --------------------------------------------------------
 
 // `rows` answers behind one passage.
 Explanation answers(int64_t passage, int64_t answer, const char* is_causal,
@@ -119,8 +117,7 @@ TEST(SameInputFindings, AttentionThatLooksAroundSharesNothing) {
       << "no row is repeated";
 }
 
-// --- A function that runs again and again
-// ----------------------------------------------------------
+// --- A function that runs again and again ----------------------------------------------
 
 enum class Runs { plain, layers, short_ones, of_other_sizes, fields };
 
