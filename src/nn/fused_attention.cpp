@@ -8,6 +8,7 @@
 #include "core/fused_call.h"
 #include "core/tensor_impl.h"
 #include "epilogue/fused.h"
+#include "nn/inference_only.h"
 #include "ops/ops.h"
 #include "ops/overlap.h"
 
@@ -56,13 +57,10 @@ void require_call(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
           "a mask that broadcasts to " + to_string(sizes) + ", of booleans, f32 or q's dtype",
           to_string(mask));
   }
-  if (thread_state().capture != nullptr)
-    fail_attention("a function that is compiled to call ops, not fused kernels",
-                   "a call while it is being compiled");
-  if (thread_state().grad_enabled)
-    for (const Tensor* const t : {&q, &k, &v, &mask})
-      if (t->defined() && t->requires_grad())
-        fail_attention("no_grad: there is no backward pass", "a tensor that requires a gradient");
+  nn::require_inference(fail_attention, [&] {
+    return nn::wants_gradient(q) || nn::wants_gradient(k) || nn::wants_gradient(v) ||
+           nn::wants_gradient(mask);
+  });
 }
 
 // Rows of all heads of all items of the batch.

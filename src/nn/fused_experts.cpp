@@ -11,6 +11,7 @@
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "nn/activation.h"
+#include "nn/inference_only.h"
 #include "ops/ops.h"
 #include "ops/overlap.h"
 
@@ -254,19 +255,15 @@ class FusedExperts::Impl {
       for (const Tensor* const t : tensors_of(e))
         if (address_of(*t) != addresses_[at++])
           fail_experts("weights in the memory that they had", "one that was given other memory");
-    if (thread_state().capture != nullptr)
-      fail_experts("a function that is compiled to call ops, not fused kernels",
-                   "a call while it is being compiled");
-    if (thread_state().grad_enabled) require_no_gradient(x, weights);
+    nn::require_inference(fail_experts, [&] { return wants_gradient(x, weights); });
   }
 
-  void require_no_gradient(const Tensor& x, const Tensor& weights) const {
-    const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
-    bool any = wants(x) || wants(weights);
-    for (const Expert& e : experts_)
-      any = any || std::ranges::any_of(tensors_of(e), [&](const Tensor* t) { return wants(*t); });
-    if (any)
-      fail_experts("no_grad: there is no backward pass", "a tensor that requires a gradient");
+  bool wants_gradient(const Tensor& x, const Tensor& weights) const {
+    return nn::wants_gradient(x) || nn::wants_gradient(weights) ||
+           std::ranges::any_of(experts_, [](const Expert& e) {
+             return std::ranges::any_of(tensors_of(e),
+                                        [](const Tensor* t) { return nn::wants_gradient(*t); });
+           });
   }
 
   void run_kernel(const Tensor& any_x, const Tensor& index, const Tensor& weights,

@@ -12,6 +12,7 @@
 #include "epilogue/fused.h"
 #include "epilogue/ops.h"
 #include "nn/fused_spec.h"
+#include "nn/inference_only.h"
 #include "ops/overlap.h"
 
 namespace epilogue {
@@ -118,19 +119,17 @@ class FusedMlp::Impl {
                to_string(x));
     if (std::ranges::any_of(known_, &KnownWeight::is_moved))
       nn::fail(spec(), "weights in the memory that they had", "one that was given other memory");
-    if (thread_state().capture != nullptr)
-      nn::fail(spec(), "a function that is compiled to call ops, not fused kernels",
-               "a call while it is being compiled");
-    if (thread_state().grad_enabled) require_no_gradient(x);
+    nn::require_inference(
+        [&](const char* expected, const char* got) { nn::fail(spec(), expected, got); },
+        [&] { return wants_gradient(x); });
   }
 
-  void require_no_gradient(const Tensor& x) const {
-    const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  bool wants_gradient(const Tensor& x) const {
+    const auto wants = nn::wants_gradient;
     const FusedOptions& o = options_;
-    if (wants(x) || wants(o.norm_weight) || wants(o.norm_bias) || wants(o.post_norm_weight) ||
-        wants(o.post_norm_bias) || std::ranges::any_of(weights_, wants) ||
-        std::ranges::any_of(biases_, wants))
-      nn::fail(spec(), "no_grad: there is no backward pass", "a tensor that requires a gradient");
+    return wants(x) || wants(o.norm_weight) || wants(o.norm_bias) || wants(o.post_norm_weight) ||
+           wants(o.post_norm_bias) || std::ranges::any_of(weights_, wants) ||
+           std::ranges::any_of(biases_, wants);
   }
 
   // `residual`: what is added, where the rows are another tensor.
