@@ -175,24 +175,27 @@ class TileAttention final : public FusedKernel {
     function_(args, memory);
   }
 
-  // Bytes are read where they lie, if they lie in rows; all else becomes numbers that are added.
-  void set_mask(const MatrixView& mask, int64_t row, float* numbers,
-                simd::QueryBlock& block) const {
-    const bool is_bytes = mask.dtype == DType::boolean;
-    if (is_bytes && mask.col_stride == 1) {
-      block.seen = reinterpret_cast<const uint8_t*>(row_address(mask, row));
+  // Bytes are read where they lie, if they lie in rows, else they are copied to `memory`; numbers
+  // that are added are there as f32.
+  void set_mask(const MatrixView& mask, int64_t row, float* memory, simd::QueryBlock& block) const {
+    const int64_t stride = AttentionTiles::padded_keys(s_.keys);
+    block.mask_stride = stride;
+    if (mask.dtype != DType::boolean) {
+      load_tile(mask, {row, block.rows, 0, s_.keys}, memory, stride);
+      block.addend = memory;
+      return;
+    }
+    const auto* const from = reinterpret_cast<const uint8_t*>(row_address(mask, row));
+    if (mask.col_stride == 1) {
+      block.seen = from;
       block.mask_stride = mask.row_stride;
       return;
     }
-    const int64_t stride = AttentionTiles::padded_keys(s_.keys);
-    load_tile(mask, {row, block.rows, 0, s_.keys}, numbers, stride);
-    for (int64_t i = 0; i < block.rows && is_bytes; ++i)
-      for (int64_t j = 0; j < s_.keys; ++j) {
-        float& number = numbers[i * stride + j];
-        number = number != 0 ? 0 : -std::numeric_limits<float>::infinity();
-      }
-    block.addend = numbers;
-    block.mask_stride = stride;
+    auto* const bytes = reinterpret_cast<uint8_t*>(memory);
+    for (int64_t i = 0; i < block.rows; ++i)
+      for (int64_t j = 0; j < s_.keys; ++j)
+        bytes[i * stride + j] = from[i * mask.row_stride + j * mask.col_stride];
+    block.seen = bytes;
   }
 
   AttentionSpec s_;

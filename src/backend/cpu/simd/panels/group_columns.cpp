@@ -8,6 +8,15 @@
 #include "backend/cpu/simd/panels/prefetch.h"
 #include "base/assert.h"
 
+namespace epilogue::simd {
+namespace {
+
+// Groups of 32 within kBytesK, at most.
+using BytesGroups = std::array<GroupTile, kBytesK / kTileK>;
+
+}  // namespace
+}  // namespace epilogue::simd
+
 #if defined(__x86_64__)
 #include <hwy/base.h>
 #include <immintrin.h>
@@ -167,10 +176,6 @@ constexpr int kStepOne = 32;
 static_assert(kRatioOne * kStepOne == 1 << 15);
 constexpr float kMostByte = 127;
 
-// Groups of 32 within kBytesK, at most.
-constexpr size_t kMostGroups = kBytesK / kTileK;
-using BytesGroups = std::array<GroupTile, kMostGroups>;
-
 // Scales of 16 columns of bytes, and the ratios of their `count` groups to them.
 void find_ratios(const BytesGroups& groups, int64_t count, uint32_t* ratios, float* scales) {
   __m512 most = _mm512_setzero_ps();
@@ -240,8 +245,6 @@ void unpack_values(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 
 void unpack_integers(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
 void unpack_quads(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
 void unpack_bytes(const GroupTile&, char*) { EPI_ASSERT(false, "x86-64 only"); }
-constexpr size_t kMostGroups = kBytesK / kTileK;
-using BytesGroups = std::array<GroupTile, kMostGroups>;
 void find_ratios(const BytesGroups&, int64_t, uint32_t*, float*) {
   EPI_ASSERT(false, "x86-64 only");
 }

@@ -43,7 +43,7 @@ struct GroupTile {
   const uint8_t* zeros = nullptr;  // null: kMiddleStep
   const uint32_t* words = nullptr;
   const uint32_t* ratios = nullptr;  // of bytes: the group's scale over theirs, per column
-  const char* ahead;                 // words that are unpacked a block later; null: not known
+  const char* ahead = nullptr;       // words that are unpacked a block later; null: not known
   FloatType scale_type = FloatType::bf16;
 };
 
