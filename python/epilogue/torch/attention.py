@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from .dynamo import is_written_between
-from .match import DTYPES
+from .dynamo import alike, is_written_between
 from .nodes import arguments_of, value_of
 from .training import has_tiles
 
@@ -63,14 +62,14 @@ def attention_at(node: fx.Node) -> "Attention | None":
         return None
     if not all(isinstance(n, fx.Node) for n in (q, k, v)) or not isinstance(mask, (fx.Node, type(None))):
         return None
-    values = [value_of(n) for n in (q, k, v)]
-    if any(x is None or x.dim() != _DIMS or x.device.type != "cpu" or x.dtype != values[0].dtype for x in values):
+    values = alike(q, k, v)
+    if values is None or any(x.dim() != _DIMS for x in values):
         return None
     seen = value_of(mask)
     if mask is not None and (seen is None or seen.dim() > _DIMS or seen.dtype not in (torch.bool, torch.float32, values[0].dtype)):
         return None
     heads = [x.shape[1] for x in values]
-    if values[0].dtype not in DTYPES or heads[1] != heads[2] or not (heads[0] == heads[1] or given.get("enable_gqa", False)):
+    if heads[1] != heads[2] or not (heads[0] == heads[1] or given.get("enable_gqa", False)):
         return None
     return Attention(q, k, v, mask, bool(given.get("is_causal", False)), None if scale is None else float(scale))
 
@@ -101,7 +100,4 @@ def insert(graph: fx.Graph, node: fx.Node, found: Attention) -> None:
         new = graph.call_method("transpose", (op, 1, 2))
     new.meta = dict(node.meta)
     node.replace_all_uses_with(new)
-    graph.erase_node(node)
-    for unread in (found.k, found.v):
-        if not unread.users and unread.target in ("reshape", "view"):
-            graph.erase_node(unread)
+    graph.erase_node(node)  # copies of heads that nobody reads any more, AOTAutograd drops

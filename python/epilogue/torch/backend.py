@@ -18,9 +18,9 @@ from torch import fx
 
 from . import attention, choose
 from . import functional  # noqa: F401  (registers the ops)
-from .dynamo import GraphMlp, is_written_between, mlp_at, steps_of
+from .dynamo import GraphMlp, alike, is_written_between, mlp_at, steps_of
 from .linear_state import LEAST_ELEMENTS, gains_always, loses
-from .match import DTYPES, Plan
+from .match import Plan
 from .nodes import Linear, Nodes, value_of
 from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
 
@@ -60,10 +60,8 @@ def _linear_at(nodes: Nodes, node: fx.Node) -> "Linear | None":
     linear = nodes.linear(node)
     if linear is None or any(n is not None and n.op not in ("placeholder", "get_attr") for n in (linear.weight, linear.bias)):
         return None
-    values = [value_of(n) for n in (linear.x, linear.weight, linear.bias) if n is not None]
-    if any(v is None or v.device.type != "cpu" or v.dtype != values[0].dtype for v in values) or values[0].dtype not in DTYPES:
-        return None
-    return linear if values[1].dim() == 2 and values[0].dim() > 0 else None
+    values = alike(linear.x, linear.weight, linear.bias)
+    return linear if values is not None and values[1].dim() == 2 and values[0].dim() > 0 else None
 
 
 def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MLPs in Dynamo's graph: what patterns.MLP describes, of tensors that the engine takes."""
 
+import torch
 from torch import fx
 
 from .match import DTYPES
@@ -9,6 +10,16 @@ from .patterns import MLP, Found, NoMatch, match_at
 
 _IN_PLACE = {"setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior",
              "ipow", "irshift", "isub", "itruediv", "ixor"}  # fmt: skip
+_PLAIN = ("FakeTensor", "Tensor", "Parameter")  # not a DTensor, say
+
+
+def alike(*nodes: "fx.Node | None") -> "list[torch.Tensor] | None":
+    """The values of nodes that are there, if the engine takes them together: plain tensors on the CPU, of one of its dtypes."""
+    values = [value_of(n) for n in nodes if n is not None]
+    fits = all(
+        v is not None and type(v).__name__ in _PLAIN and v.device.type == "cpu" and v.dtype == values[0].dtype for v in values
+    )
+    return values if fits and values[0].dtype in DTYPES else None
 
 
 class GraphMlp:
@@ -35,11 +46,7 @@ class GraphMlp:
     def fits(self) -> bool:
         if any(linear.bits != self.bits for linear in self.linears):
             return False
-        values = [value_of(n) for n in (*self.weights, *self.biases, self.x) if n is not None]
-        return all(
-            v is not None and v.device.type == "cpu" and v.dtype == values[-1].dtype and type(v).__name__ in ("FakeTensor", "Tensor", "Parameter")
-            for v in values
-        ) and values[-1].dtype in DTYPES and not (self.packed and self.transposed[0])
+        return alike(self.x, *self.weights, *self.biases) is not None and not (self.packed and self.transposed[0])
 
 
 def mlp_at(node: fx.Node) -> "GraphMlp | None":
