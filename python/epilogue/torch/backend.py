@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from . import attention, choose
+from . import attention, choose, neighbours, patches
 from . import functional  # noqa: F401  (registers the ops)
 from .dynamo import GraphMlp, alike, is_written_between, mlp_at, steps_of
 from .linear_state import LEAST_ELEMENTS, gains_always, loses
@@ -132,7 +132,19 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
                 counts["fewer bits"] += bool(some[0][1].bits)
 
 
+def _rewrite_patches(graph: fx.Graph, options: Options, counts: "collections.Counter[str]") -> None:
+    for node in list(graph.nodes):
+        found = patches.patches_at(node)
+        if found is None:
+            continue
+        x, weight, _ = found
+        if options.linears == "always" or (gains_always(value_of(x).dtype) and patches.gains(weight)):
+            patches.insert(graph, node, *found)
+            counts["patches"] += 1
+
+
 def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.Counter[str]") -> None:
+    masks = []
     for node in list(graph.nodes):
         found = attention.attention_at(node)
         if found is None or (options.attention is True and not attention.gains(value_of(found.q).dtype)):
@@ -141,8 +153,10 @@ def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.C
         if reason is None:
             attention.insert(graph, node, found)
             counts["attention"] += 1
+            masks += [] if found.mask is None else [found.mask]
         else:
             counts[reason] += 1
+    counts["masks"] = neighbours.make_masks(graph, masks)
 
 
 # Of a linear layer that is written as several ops.
@@ -266,14 +280,19 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
         counts["fewer bits"] += len(mlp.linears) if mlp.bits else 0
     if options.linears:
         _rewrite_linears(graph, trains, options, counts)
+    if options.linears and not trains:
+        _rewrite_patches(graph, options, counts)
     if options.attention and not trains:
         _rewrite_attention(graph, options, counts)
+    if not trains:
+        counts["computed once"] = neighbours.compute_once(graph)
     experts = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
     if experts:
         counts["experts"] = experts
-    if not counts["fewer bits"]:
-        del counts["fewer bits"]
-    if counts["mlps"] or counts["linears"] or counts["attention"]:
+    for name in ("fewer bits", "patches", "masks", "computed once"):
+        if not counts[name]:
+            del counts[name]
+    if counts["mlps"] or counts["linears"] or counts["attention"] or counts["computed once"]:
         graph.lint()
         graph_module.recompile()
     return counts

@@ -99,8 +99,9 @@ def _writes(node: fx.Node) -> bool:
         return node.op == "call_module"
     schema = getattr(node.target, "_schema", None)
     name = str(getattr(node.target, "__name__", node.target))
-    in_place = getattr(node.target, "__module__", "") == "_operator" and name in _IN_PLACE
+    if getattr(node.target, "__module__", "") == "_operator":
+        return name in _IN_PLACE  # and_ and or_ make new tensors
     return (
-        in_place or (name.endswith("_") and not name.endswith("__")) or (schema is not None and schema.is_mutable)
+        (name.endswith("_") and not name.endswith("__")) or (schema is not None and schema.is_mutable)
         or node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True
     )  # fmt: skip
