@@ -73,7 +73,7 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
         return f"its weight is a {type(weight).__name__}" + (f": {split}" if sharded.is_dtensor(weight) else "")
     if options.linears == "always":
         return None
-    if (weight if gathered.is_managed(linear) else sharded.local_of(weight)).numel() < LEAST_ELEMENTS:
+    if _elements(linear, weight) < LEAST_ELEMENTS:
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
     if not (options.bits or is_rounded) and weight in tied and not gains_always(weight.dtype):
@@ -314,7 +314,7 @@ class LinearState:
         split = self.split_of(module)
         reason = split if isinstance(split, str) else signals.foreign()
         if reason is None:
-            gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters(False)))
+            gradients = torch.is_grad_enabled() and (x.requires_grad or gathered.trains(module))
             if gradients and not self.options.training:
                 reason = "gradients are wanted: fuse(model, training=True)"
         if reason is None:
@@ -323,10 +323,14 @@ class LinearState:
         out = None if reason is not None else self._run(module, rows, split)
         if out is not None:
             self.fused_calls += 1
-            return split.leave(out, module.weight.shape[0], module._parameters.get("bias") if split.partial else None, None)
+            return split.leave(out, module.weight.shape[0], gathered.own_of(module).get("bias") if split.partial else None, None, x)
         self.reason = reason or self.alone.reason
         self.own_calls += 1
         return None
+
+    def last_split(self) -> "sharded.Split | None":
+        """Of the last call that ran fused."""
+        return None if self.alone is None else self.alone.split
 
     def split_of(self, module: nn.Module) -> "sharded.Split | str":
         marks = sharded.marks_of(module)
@@ -339,7 +343,7 @@ class LinearState:
             self.refresh()
             self.alone = _Set([module])
             self.alone.split = split
-        if _is_grad_enabled() and self.options.training and (x.requires_grad or any(p.requires_grad for p in module.parameters(False))):
+        if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
             return self.alone.train(x, self.options)
         if not x.is_inference():  # such a tensor has no version
             if self.together is not None:
@@ -364,7 +368,7 @@ def _linear_class(original: type) -> type:
         if len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
         state: LinearState = self.__dict__[STATE]
-        if sharded.is_dtensor(self._parameters.get("weight")) and not gathered.is_managed(self) and type(self) is _linear_class(original):
+        if is_split(self) and type(self) is _linear_class(original):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])
         return own(self, *args) if out is None else out
@@ -392,8 +396,20 @@ def is_fused_linear(module: nn.Module) -> bool:
 def bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
     """What packed copies take, about: panels are filled up to their width."""
     of = [(m, m._parameters.get("weight")) for m in linears]
-    parts = (p if gathered.is_managed(m) else sharded.local_of(p) for m, p in of)
-    return sum(p.numel() * p.element_size() for p in parts if p is not None)
+    return sum(_elements(m, p) * p.element_size() for m, p in of if p is not None)
+
+
+def _elements(module: nn.Module, p: torch.Tensor) -> int:
+    """Of this rank's part of a parameter, gathered where FSDP2 gathers it."""
+    if not gathered.is_managed(module):
+        return int(sharded.local_of(p).numel())
+    mesh = gathered.mesh_within(module)
+    return p.numel() // (1 if mesh is None else mesh.size())
+
+
+def is_split(module: nn.Module) -> bool:
+    """Whether tensor parallelism split the layer, within what FSDP2 gathers too."""
+    return sharded.is_marked(module) and (not gathered.is_managed(module) or gathered.mesh_within(module) is not None)
 
 
 def fuse_linears(
@@ -421,8 +437,7 @@ def fuse_linears(
                 continue
             columns = child.weight.shape[0 if is_conv1d(child) else 1]
             child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
-            is_split = sharded.is_marked(child) and not gathered.is_managed(child)
-            child.__class__ = (_split_class if is_split else _linear_class)(type(child))
+            child.__class__ = (_split_class if is_split(child) else _linear_class)(type(child))
 
 
 def unfuse_linear(module: nn.Module) -> None:
@@ -441,7 +456,7 @@ def rows_of(model: nn.Module, of_mlps: "set[nn.Module]") -> "list[Row]":
             state: LinearState = module.__dict__[STATE]
             kind = type(module)._epilogue_original.__name__
             what = "linear layer" if state.together is None else f"linear layer, one of {len(state.together.members)} of one input"
-            split = state.split_of(module) if sharded.is_marked(module) else None
+            split = state.split_of(module) if sharded.is_marked(module) and not gathered.is_managed(module) else state.last_split()
             part = str(split) if isinstance(split, sharded.Split) else None
             rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=bytes_of([module]), part=part))
         elif _LEFT in module.__dict__ and module not in of_mlps:

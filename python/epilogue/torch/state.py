@@ -9,7 +9,7 @@ import typing
 import torch
 from torch import nn
 
-from . import choose, sharded, signals
+from . import choose, gathered, sharded, signals
 from .bound import Bound
 from .handle import Around, Handle, NormWeights
 from .layer import Call
@@ -130,8 +130,7 @@ class State:
         if plan.residual and not (split.local and type(x) is torch.Tensor and split.given == split.output):
             self.reason = "the residual is laid out otherwise than the result"
             return None
-        parameters = (p for linear in bound.linears for p in linear._parameters.values() if p is not None)
-        gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters))
+        gradients = torch.is_grad_enabled() and (x.requires_grad or any(map(gathered.trains, bound.linears)))
         if gradients and (reason := self._untrainable()) is not None:
             self.reason = reason
             return None
@@ -141,7 +140,7 @@ class State:
             self.reason = reason
             return None
         out = self._run(module, rows)
-        return None if out is None else split.leave(out, last.weight.shape[0], last._parameters.get("bias"), x if plan.residual else None)
+        return None if out is None else split.leave(out, last.weight.shape[0], gathered.own_of(last).get("bias"), x if plan.residual else None, x)
 
     def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
         global _run
@@ -150,8 +149,8 @@ class State:
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         pack = self._packs.get(dtype)
-        gathered = self._bound.gathered
-        if gathered is not None and not gathered.kept:
+        now = self._bound.gathered
+        if now is not None and not now.kept:
             pack = None
         if pack is not None and pack.taken.holds(self._bound) and x.shape[-1] == pack.taken.columns:
             if (self.options.tune != "measure" or self._bound.split is not None) and not pack.taken.wants_gradients(x):
