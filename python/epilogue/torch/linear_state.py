@@ -95,6 +95,16 @@ class _Pending(typing.NamedTuple):
     outs: "dict[LinearState, torch.Tensor]"
 
 
+def _called(
+    handle: Handle, x: torch.Tensor, given: "list[torch.Tensor]", summed: "tuple[typing.Any, ...] | None"
+) -> "list[torch.Tensor]":
+    """A result for each; none at all if a parameter has other memory than it had."""
+    if summed is None:
+        return _linear(x, handle.number, given, None)
+    out = handle(x, given, summed)
+    return [] if out is None else [out]
+
+
 class _Set:
     """Linear layers of one input, and their packed weights by dtype of the computation."""
 
@@ -106,8 +116,10 @@ class _Set:
         self.packs: "dict[torch.dtype, _Pack]" = {}
         self.split: "sharded.Split | None" = None  # that all of them have
 
-    def run(self, x: torch.Tensor, options: "Options") -> "list[torch.Tensor] | None":
-        """A result for each; None where they run as their own."""
+    def run(
+        self, x: torch.Tensor, options: "Options", summed: "tuple[typing.Any, ...] | None" = None
+    ) -> "list[torch.Tensor] | None":
+        """A result for each; None where they run as their own. summed: over which ranks, and what is added."""
         global _linear
         if _linear is None:
             _linear = torch.ops.epilogue.linear.default
@@ -128,13 +140,13 @@ class _Set:
             return None
         given = x if x.dtype is dtype else x.to(dtype)
         if pack.handle is not None:
-            outs = _linear(given, pack.handle.number, pack.taken.given, None)
+            outs = _called(pack.handle, given, pack.taken.given, summed)
             if outs:
                 return outs
         pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
         if once:
             self.packs.clear()
-        return None if pack is None else _linear(given, pack.handle.number, pack.taken.given, None)
+        return None if pack is None else _called(pack.handle, given, pack.taken.given, summed)
 
     def _take(self, now: "gathered.Gathered | None" = None) -> "Taken | str":
         is_split = self.split is not None
@@ -320,10 +332,14 @@ class LinearState:
         if reason is None:
             rows = split.enter(x, gradients)
             reason = rows if isinstance(rows, str) else unfit(rows)
-        out = None if reason is not None else self._run(module, rows, split)
+        bias = gathered.own_of(module).get("bias") if isinstance(split, sharded.Split) and split.partial else None
+        summed = None
+        if reason is None and not gradients:
+            summed = split.summed(torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype, bias, None)
+        out = None if reason is not None else self._run(module, rows if summed is None else rows.contiguous(), split, summed)
         if out is not None:
             self.fused_calls += 1
-            return split.leave(out, module.weight.shape[0], gathered.own_of(module).get("bias") if split.partial else None, None, x)
+            return out if summed is not None else split.leave(out, module.weight.shape[0], bias, None, x)
         self.reason = reason or self.alone.reason
         self.own_calls += 1
         return None
@@ -338,14 +354,16 @@ class LinearState:
             self._marks, self._split = marks, sharded.split_of(module)
         return self._split
 
-    def _run(self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None") -> "torch.Tensor | None":
+    def _run(
+        self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None", summed: "tuple[typing.Any, ...] | None" = None
+    ) -> "torch.Tensor | None":
         if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
             self.refresh()
             self.alone = _Set([module])
             self.alone.split = split
         if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
             return self.alone.train(x, self.options)
-        if not x.is_inference():  # such a tensor has no version
+        if summed is None and not x.is_inference():  # such a tensor has no version
             if self.together is not None:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
@@ -353,7 +371,7 @@ class LinearState:
             elif self.siblings is not None and self._notes < LEARNING_CALLS:
                 self._notes += 1
                 self.siblings.note(self, x)
-        outs = self.alone.run(x, self.options)
+        outs = self.alone.run(x, self.options, summed)
         return None if outs is None else outs[0]
 
 

@@ -93,6 +93,15 @@ class Split(typing.NamedTuple):
 
         return _settled(x.to_local(grad_placements=[Partial()] if self.wanted.is_replicate() else None))
 
+    def summed(self, dtype: torch.dtype, bias: typing.Any, residual: "torch.Tensor | None") -> "tuple[typing.Any, ...] | None":
+        """What a product of that dtype without gradients needs to give the plan's result by itself; None where leave() makes it."""
+        if not self.local or not self.partial or self.output is None or not self.output.is_replicate():
+            return None
+        bias = None if bias is None else bias._local_tensor
+        residual = None if residual is None else residual.contiguous()
+        number = host_reduce.number_for(self.mesh.get_group(), dtype, (bias, residual))
+        return None if number is None else (number, bias, residual)
+
     def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None", x: typing.Any) -> torch.Tensor:
         """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the
         whole result; bias: of the last layer, which no part has added, a DTensor; residual: rows as the result's; x: the rows that
