@@ -73,7 +73,7 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
         return f"its weight is a {type(weight).__name__}" + (f": {split}" if sharded.is_dtensor(weight) else "")
     if options.linears == "always":
         return None
-    if _elements(linear, weight) < LEAST_ELEMENTS:
+    if _elements(linear, weight) < LEAST_ELEMENTS and not isinstance(split, sharded.Split):
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
     if not (options.bits or is_rounded) and weight in tied and not gains_always(weight.dtype):
@@ -176,7 +176,9 @@ class _Set:
         few_bits = taken.is_rounded or (options.bits and options.tune != "measure")
         if options.linears == "always" or options.release or few_bits:
             return None
-        if options.tune != "measure" or self.split is not None:  # ranks must choose alike
+        if self.split is not None:  # ranks must choose alike; its own way is DTensor's and gloo's, which takes longer than a product
+            return packs_in_vain(0, dtype) if once else None
+        if options.tune != "measure":
             return (packs_in_vain(0, dtype) if once else None) or loses(rows, dtype)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
