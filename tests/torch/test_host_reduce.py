@@ -3,6 +3,7 @@
 
 import datetime
 import os
+import random
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from epilogue.torch import host_reduce
+from epilogue.torch.handle import Handle
 
 DTYPES = (torch.float32, torch.bfloat16)
 # Of few numbers each rank sums all; of many its share, block by block (524288 numbers of bf16, 262144 of f32).
@@ -144,6 +146,67 @@ def _many(rank):
 @pytest.mark.parametrize("world", [2, 4])
 def test_many_calls(world):
     ranks.run(_many, world=world)
+
+
+def _rows(rank, dtype, wide):
+    """Products whose rows are summed block by block while the next ones are computed: 256 rows at once. Wide ones have rows too
+    long for that (f32), which are summed after the product."""
+    world, columns = dist.get_world_size(), 4100 if wide else 96
+    number = host_reduce.host_group().number
+    torch.manual_seed(7)
+    weights = [torch.randn(columns, 64).to(dtype) / 8 for _ in range(world)]
+    handles = [Handle([w], [None], "none") for w in weights]
+    bias = torch.randn(columns).to(dtype)
+    draw = random.Random(rank)
+
+    def part(r, x, blocks):
+        starts = [len(x) * b // blocks for b in range(blocks + 1)]
+        return torch.cat([torch.ops.epilogue.linear.default(x[i:j], handles[r].number, [weights[r]], None)[0] for i, j in zip(starts, starts[1:])])
+
+    for rows in (1, 3, 255, 256, 257, 700, 1030, 2, 520):
+        x = torch.randn(rows, 64).to(dtype)
+        residual = torch.randn(rows, columns).to(dtype)
+        blocks = 1 if wide and dtype is torch.float32 else -(-rows // 256)
+        parts = [part(r, x, blocks) for r in range(world)]
+        for more in ((None, None), (bias, None), (bias, residual)):
+            want = _exact(parts, torch.float32)
+            for term in more:
+                want = want if term is None else want + term.float()
+            for _ in range(3):
+                if draw.random() < 0.3:  # one rank is ahead of the others
+                    time.sleep(draw.random() * 0.004)
+                got = handles[rank](x, [weights[rank]], (number, *more))
+                assert torch.equal(got, want.to(dtype)), (rows, blocks)
+                if draw.random() < 0.2:
+                    time.sleep(draw.random() * 0.002)
+            ones = host_reduce.all_reduce(torch.ones(5))  # another kind of call between them
+            assert torch.equal(ones, torch.full((5,), float(world)))
+    assert handles[rank](x[:0], [weights[rank]], (number, None, None)).shape == (0, columns)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("world", [2, 4])
+def test_rows_of_products(world, dtype, wide):
+    ranks.run(_rows, dtype, wide, world=world)
+
+
+def _rows_differ(rank):
+    number = host_reduce.host_group().number
+    weight = torch.randn(8, 16)
+    handle = Handle([weight], [None], "none")
+    try:
+        handle(torch.randn(300 + rank, 16), [weight], (number, None, None))
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_rows_that_differ_are_an_error():
+    errors = ranks.run(_rows_differ)
+    ranks.stop(2)
+    assert any("a product's all_reduce of 2400 f32" in e and "of 2408 f32" in e for e in errors), errors
+    assert all("same call on all ranks" in e or "another rank" in e for e in errors), errors
 
 
 def _differs(rank):

@@ -152,6 +152,28 @@ def test_projections(before):
     ranks.run(_linears, before)
 
 
+def _by_default(rank, dtype):
+    """Layers of a plan run fused at any size and number of rows: their own way is DTensor's and gloo's."""
+    mesh = init_device_mesh("cpu", (2,))
+    split = _Attention().to(dtype)
+    plan = {name: ColwiseParallel() for name in "qkv"}
+    parallelize_module(split, mesh, {**plan, "o": RowwiseParallel(), "head": ColwiseParallel(output_layouts=Replicate())})
+    own = copy.deepcopy(split)
+    epilogue.torch.fuse(split)
+    for rows in (1, 7, 64, 300):
+        x = torch.randn(1, rows, 320).to(dtype)
+        with torch.no_grad():
+            exact = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 3e-2, "atol": 3e-2}
+            torch.testing.assert_close(split(x) + 0, own(x) + 0, **exact)
+    report = epilogue.torch.why(split)
+    assert report.linear_calls == 5 * 4 and not any(row.own_calls for row in report.linears), str(report)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_projections_by_default(dtype):
+    ranks.run(_by_default, dtype)
+
+
 def _mixtral(**sizes):
     config = transformers.MixtralConfig(**{**models.SIZES, **sizes}, num_local_experts=4)
     return models.varied(transformers.MixtralForCausalLM(config))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that FSDP2 (fully_shard, and the replicate() made of it) gathers for a forward pass.
+"""Parameters that FSDP2 (fully_shard, and the replicate() made of it) gathers for a forward pass, or DDP makes for one.
 
 Between its hooks a module has plain parameters, whose version is 0 for ever and whose memory is filled anew for each pass. So
 nothing that is packed of them outlives the call, unless they stay gathered (reshard_after_forward=False): then what they were
-gathered from says whether they changed.
+gathered from says whether they changed. DDP keeps what tensor parallelism split as plain parameters, and puts DTensors in their
+place for each pass, as attributes that are no parameters.
 """
 
 import sys
@@ -59,8 +60,34 @@ def is_managed(module: nn.Module) -> bool:
     return bool(_owned(module))
 
 
+def own_of(linear: nn.Module) -> "dict[str, typing.Any]":
+    """Where the weight and the bias of a linear layer are now."""
+    own = linear.__dict__
+    return own if "weight" in own else linear._parameters
+
+
+def trains(linear: nn.Module) -> bool:
+    own = own_of(linear)
+    weight, bias = own.get("weight"), own.get("bias")
+    return weight is not None and (weight.requires_grad or (bias is not None and bias.requires_grad))
+
+
+def mesh_within(module: nn.Module) -> typing.Any:
+    """The mesh that parameters of this very module are split over while they are gathered: that of tensor parallelism within FSDP2.
+    None where they are plain then, or not FSDP2's."""
+    for parameter, _ in _owned(module):
+        if parameter.is_dtensor:
+            spec = getattr(parameter, "_unsharded_dtensor_spec", None) or getattr(parameter, "_tp_spec", None)
+            if spec is not None:
+                return spec.mesh
+    return None
+
+
 def gathered_of(modules: "typing.Iterable[nn.Module]") -> "Gathered | None":
-    """None where none of their parameters is FSDP2's."""
+    """None where none of their parameters is made for a pass."""
+    modules = list(modules)
+    if any("weight" in module.__dict__ for module in modules):
+        return Gathered(False, ())
     found = [pair for module in modules for pair in _owned(module)]
     if not found:
         return None

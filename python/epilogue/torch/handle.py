@@ -78,8 +78,13 @@ class Handle:
                 self.number = ops.prepare.default(list(parameters), matrices, offsets, activation, dtype, bits, *rest, borrows)
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
 
-    def __call__(self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]") -> "torch.Tensor | None":
-        """With the parameters as they are now; None if one has other memory than it had."""
+    def __call__(
+        self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]", summed: "typing.Sequence[typing.Any] | None" = None
+    ) -> "torch.Tensor | None":
+        """With the parameters as they are now; None if one has other memory than it had. summed: over which ranks, and what is
+        added (sharded.Split.summed)."""
+        if summed is not None:
+            return torch.ops.epilogue.summed.default(x, self.number, parameters, *summed)
         return torch.ops.epilogue.fused_mlp.default(x, self.number, parameters)
 
     def refresh(self) -> None:

@@ -10,7 +10,7 @@ any rank go through torch.distributed, as gathers and scatters of groups over se
 each host, then over gloo between the first ranks of the hosts (f32), and rounds once. Calls with gradients are the caller's business
 (sharded.py).
 
-The memory (2 MiB a rank) is made by the first rank of a host at a group's first call, and opened by the others of that host. It has no
+The memory (2 MiB a rank, and 8 MiB more where products give their rows block by block) is made by the first rank of a host at a group's first call, and opened by the others of that host. It has no
 name: nothing is left behind, whoever ends when. A rank that ended, or that does not come within the group's timeout, is a RuntimeError
 on all others; then the group is of no more use.
 """
@@ -53,13 +53,14 @@ class _Hosts:
         self.alone = max(map(len, hosts)) == 1
         self.broken = ""
         self._sums = [torch.empty(0), torch.empty(0)]  # in turn; kept, because fresh memory is slow
+        self._parts: "dict[torch.dtype, list[torch.Tensor]]" = {}  # of the other hosts, in turn
 
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
         """Block by block: one is under way between hosts while the next one is added up within them."""
         if self.broken:
             raise RuntimeError(self.broken)
         number = self.local.number
-        if self.alone and x.dtype is torch.float32:  # nothing to add up before, and no other rank that may fail
+        if self.alone and len(self.hosts) > 3 and x.dtype is torch.float32:  # nothing to add up before, no other rank that may fail
             self._wait(self._start(self.firsts.allreduce, [x]))
             if bias is not None or residual is not None:
                 _ops.host_broadcast.default(x, number, x, bias, residual)
@@ -73,33 +74,46 @@ class _Hosts:
             if begin < len(rows):
                 now = (begin, *self._begin(rows[begin : begin + step], begin // step % 2))
             if before is not None:
-                at, sums, work = before
-                if work is not None:
+                at, sums, works = before
+                for work in works:
                     self._wait(work)
-                    sums = self._summed(sums)
-                block = rows[at : at + step]
-                _ops.host_broadcast.default(sums, number, block, bias, None if more is None else more[at : at + step])
+                block, added = rows[at : at + step], None if more is None else more[at : at + step]
+                if isinstance(sums, list):
+                    _ops.host_add.default(sums, block, bias, added)
+                else:
+                    if works and float(sums[-1]) != 0.0:
+                        self._end("[host group] a rank of another host ended, or failed", None)
+                    _ops.host_broadcast.default(sums, number, block, bias, added)
             before = now
 
-    def _summed(self, sums: typing.Any) -> torch.Tensor:
-        if isinstance(sums, list):
-            total = sums[0].float()
-            for part in sums[1:]:
-                total += part
-            return total
-        if float(sums[-1]) != 0.0:
-            self._end("[host group] a rank of another host ended, or failed", None)
-        return sums
+    def _exchange(self, x: torch.Tensor, turn: int) -> "tuple[list[torch.Tensor], list[typing.Any]]":
+        """What becomes the hosts' parts, in their order, and what says when: each host sends its own to every other."""
+        parts, works = [], []
+        rank = self.firsts.rank()
+        kept = self._kept(x, turn)
+        for host in range(len(self.hosts)):
+            parts.append(x if host == rank else kept[host * x.numel() : (host + 1) * x.numel()].view_as(x))
+            if host != rank:
+                works.append(self._start(self.firsts.recv, [parts[host]], host, turn))
+                works.append(self._start(self.firsts.send, [x], host, turn))
+        return parts, works
 
-    def _begin(self, x: torch.Tensor, turn: int) -> "tuple[typing.Any, typing.Any]":
+    def _kept(self, x: torch.Tensor, turn: int) -> torch.Tensor:
+        kept = self._parts.setdefault(x.dtype, [torch.empty(0), torch.empty(0)])
+        count = len(self.hosts) * x.numel()
+        if kept[turn].numel() < count:
+            with torch.inference_mode(False):
+                kept[turn] = torch.empty(count, dtype=x.dtype)
+        return kept[turn]
+
+    def _begin(self, x: torch.Tensor, turn: int) -> "tuple[typing.Any, list[typing.Any]]":
         """This host's sums, which become those of all hosts, or what becomes each host's; and what says when. None on other than the
         host's first rank."""
         if self.firsts is None:
             _ops.host_reduce.default(x, self.local.number, None)
-            return None, None
-        if self.alone and len(self.hosts) <= 3:  # every other host's bf16 is fewer bytes than twice the sums in f32
-            parts = [torch.empty_like(x) for _ in self.hosts]
-            return parts, self._start(self.firsts.allgather, [parts], [x])
+            return None, []
+        if self.alone and len(self.hosts) <= 3:  # one message each; every other host's bf16 is fewer bytes than the sums in f32
+            return self._exchange(x, turn)
         count = x.numel()
         if self._sums[turn].numel() <= count:
             with torch.inference_mode(False):
@@ -112,7 +126,7 @@ class _Hosts:
             sums[count:] = 1.0
             self._wait(self._start(self.firsts.allreduce, [sums]))
             self._end(str(error), error)
-        return sums, self._start(self.firsts.allreduce, [sums])
+        return sums, [self._start(self.firsts.allreduce, [sums])]
 
     def _start(self, call: "typing.Callable[..., typing.Any]", *args: typing.Any) -> typing.Any:
         try:
@@ -155,7 +169,7 @@ def _open(group: typing.Any) -> "_HostGroup | _Hosts | None":
     """Asked of all ranks of the group together. None on all of them, or on none."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     timeout = _timeout_of(group)
-    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and ranks > 1 and hasattr(_ops, "host_group_file")  # not in older ops
+    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and ranks > 1 and hasattr(_ops, "summed")  # not in older ops
     wishes = _gathered((wanted, _host()), group)
     by_host: "dict[typing.Any, list[int]]" = {}
     for r, (_, host) in enumerate(wishes):
@@ -223,6 +237,14 @@ def host_group(group: typing.Any = None) -> "_HostGroup | None":
     """None where the ranks do not all share memory. The first call is one of all ranks of the group."""
     found = _way(group)
     return found if isinstance(found, _HostGroup) else None
+
+
+def number_for(group: typing.Any, dtype: torch.dtype, more: "typing.Iterable[torch.Tensor | None]") -> "int | None":
+    """Of the memory through which a product's rows are summed as they come, plus `more`; None where all_reduce() does it after it."""
+    found = host_group(group) if dtype in _DTYPES else None
+    if found is None or any(t is not None and not (_fits(t) and t.dtype is dtype) for t in more):
+        return None
+    return found.number
 
 
 def hosts_of(group: typing.Any = None) -> "list[list[int]]":

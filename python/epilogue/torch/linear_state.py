@@ -73,7 +73,7 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
         return f"its weight is a {type(weight).__name__}" + (f": {split}" if sharded.is_dtensor(weight) else "")
     if options.linears == "always":
         return None
-    if (weight if gathered.is_managed(linear) else sharded.local_of(weight)).numel() < LEAST_ELEMENTS:
+    if _elements(linear, weight) < LEAST_ELEMENTS and not isinstance(split, sharded.Split):
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
     if not (options.bits or is_rounded) and weight in tied and not gains_always(weight.dtype):
@@ -95,6 +95,16 @@ class _Pending(typing.NamedTuple):
     outs: "dict[LinearState, torch.Tensor]"
 
 
+def _called(
+    handle: Handle, x: torch.Tensor, given: "list[torch.Tensor]", summed: "tuple[typing.Any, ...] | None"
+) -> "list[torch.Tensor]":
+    """A result for each; none at all if a parameter has other memory than it had."""
+    if summed is None:
+        return _linear(x, handle.number, given, None)
+    out = handle(x, given, summed)
+    return [] if out is None else [out]
+
+
 class _Set:
     """Linear layers of one input, and their packed weights by dtype of the computation."""
 
@@ -106,8 +116,10 @@ class _Set:
         self.packs: "dict[torch.dtype, _Pack]" = {}
         self.split: "sharded.Split | None" = None  # that all of them have
 
-    def run(self, x: torch.Tensor, options: "Options") -> "list[torch.Tensor] | None":
-        """A result for each; None where they run as their own."""
+    def run(
+        self, x: torch.Tensor, options: "Options", summed: "tuple[typing.Any, ...] | None" = None
+    ) -> "list[torch.Tensor] | None":
+        """A result for each; None where they run as their own. summed: over which ranks, and what is added."""
         global _linear
         if _linear is None:
             _linear = torch.ops.epilogue.linear.default
@@ -128,13 +140,13 @@ class _Set:
             return None
         given = x if x.dtype is dtype else x.to(dtype)
         if pack.handle is not None:
-            outs = _linear(given, pack.handle.number, pack.taken.given, None)
+            outs = _called(pack.handle, given, pack.taken.given, summed)
             if outs:
                 return outs
         pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
         if once:
             self.packs.clear()
-        return None if pack is None else _linear(given, pack.handle.number, pack.taken.given, None)
+        return None if pack is None else _called(pack.handle, given, pack.taken.given, summed)
 
     def _take(self, now: "gathered.Gathered | None" = None) -> "Taken | str":
         is_split = self.split is not None
@@ -164,7 +176,9 @@ class _Set:
         few_bits = taken.is_rounded or (options.bits and options.tune != "measure")
         if options.linears == "always" or options.release or few_bits:
             return None
-        if options.tune != "measure" or self.split is not None:  # ranks must choose alike
+        if self.split is not None:  # ranks must choose alike; its own way is DTensor's and gloo's, which takes longer than a product
+            return packs_in_vain(0, dtype) if once else None
+        if options.tune != "measure":
             return (packs_in_vain(0, dtype) if once else None) or loses(rows, dtype)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
@@ -314,19 +328,27 @@ class LinearState:
         split = self.split_of(module)
         reason = split if isinstance(split, str) else signals.foreign()
         if reason is None:
-            gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters(False)))
+            gradients = torch.is_grad_enabled() and (x.requires_grad or gathered.trains(module))
             if gradients and not self.options.training:
                 reason = "gradients are wanted: fuse(model, training=True)"
         if reason is None:
             rows = split.enter(x, gradients)
             reason = rows if isinstance(rows, str) else unfit(rows)
-        out = None if reason is not None else self._run(module, rows, split)
+        bias = gathered.own_of(module).get("bias") if isinstance(split, sharded.Split) and split.partial else None
+        summed = None
+        if reason is None and not gradients:
+            summed = split.summed(torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype, bias, None)
+        out = None if reason is not None else self._run(module, rows if summed is None else rows.contiguous(), split, summed)
         if out is not None:
             self.fused_calls += 1
-            return split.leave(out, module.weight.shape[0], module._parameters.get("bias") if split.partial else None, None)
+            return out if summed is not None else split.leave(out, module.weight.shape[0], bias, None, x)
         self.reason = reason or self.alone.reason
         self.own_calls += 1
         return None
+
+    def last_split(self) -> "sharded.Split | None":
+        """Of the last call that ran fused."""
+        return None if self.alone is None else self.alone.split
 
     def split_of(self, module: nn.Module) -> "sharded.Split | str":
         marks = sharded.marks_of(module)
@@ -334,14 +356,16 @@ class LinearState:
             self._marks, self._split = marks, sharded.split_of(module)
         return self._split
 
-    def _run(self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None") -> "torch.Tensor | None":
+    def _run(
+        self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None", summed: "tuple[typing.Any, ...] | None" = None
+    ) -> "torch.Tensor | None":
         if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
             self.refresh()
             self.alone = _Set([module])
             self.alone.split = split
-        if _is_grad_enabled() and self.options.training and (x.requires_grad or any(p.requires_grad for p in module.parameters(False))):
+        if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
             return self.alone.train(x, self.options)
-        if not x.is_inference():  # such a tensor has no version
+        if summed is None and not x.is_inference():  # such a tensor has no version
             if self.together is not None:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
@@ -349,7 +373,7 @@ class LinearState:
             elif self.siblings is not None and self._notes < LEARNING_CALLS:
                 self._notes += 1
                 self.siblings.note(self, x)
-        outs = self.alone.run(x, self.options)
+        outs = self.alone.run(x, self.options, summed)
         return None if outs is None else outs[0]
 
 
@@ -364,7 +388,7 @@ def _linear_class(original: type) -> type:
         if len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
         state: LinearState = self.__dict__[STATE]
-        if sharded.is_dtensor(self._parameters.get("weight")) and not gathered.is_managed(self) and type(self) is _linear_class(original):
+        if is_split(self) and type(self) is _linear_class(original):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])
         return own(self, *args) if out is None else out
@@ -392,8 +416,20 @@ def is_fused_linear(module: nn.Module) -> bool:
 def bytes_of(linears: "typing.Iterable[nn.Module]") -> int:
     """What packed copies take, about: panels are filled up to their width."""
     of = [(m, m._parameters.get("weight")) for m in linears]
-    parts = (p if gathered.is_managed(m) else sharded.local_of(p) for m, p in of)
-    return sum(p.numel() * p.element_size() for p in parts if p is not None)
+    return sum(_elements(m, p) * p.element_size() for m, p in of if p is not None)
+
+
+def _elements(module: nn.Module, p: torch.Tensor) -> int:
+    """Of this rank's part of a parameter, gathered where FSDP2 gathers it."""
+    if not gathered.is_managed(module):
+        return int(sharded.local_of(p).numel())
+    mesh = gathered.mesh_within(module)
+    return p.numel() // (1 if mesh is None else mesh.size())
+
+
+def is_split(module: nn.Module) -> bool:
+    """Whether tensor parallelism split the layer, within what FSDP2 gathers too."""
+    return sharded.is_marked(module) and (not gathered.is_managed(module) or gathered.mesh_within(module) is not None)
 
 
 def fuse_linears(
@@ -421,8 +457,7 @@ def fuse_linears(
                 continue
             columns = child.weight.shape[0 if is_conv1d(child) else 1]
             child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
-            is_split = sharded.is_marked(child) and not gathered.is_managed(child)
-            child.__class__ = (_split_class if is_split else _linear_class)(type(child))
+            child.__class__ = (_split_class if is_split(child) else _linear_class)(type(child))
 
 
 def unfuse_linear(module: nn.Module) -> None:
@@ -441,7 +476,7 @@ def rows_of(model: nn.Module, of_mlps: "set[nn.Module]") -> "list[Row]":
             state: LinearState = module.__dict__[STATE]
             kind = type(module)._epilogue_original.__name__
             what = "linear layer" if state.together is None else f"linear layer, one of {len(state.together.members)} of one input"
-            split = state.split_of(module) if sharded.is_marked(module) else None
+            split = state.split_of(module) if sharded.is_marked(module) and not gathered.is_managed(module) else state.last_split()
             part = str(split) if isinstance(split, sharded.Split) else None
             rows.append(Row(name, kind, True, what, state.fused_calls, state.own_calls, state.reason, bytes=bytes_of([module]), part=part))
         elif _LEFT in module.__dict__ and module not in of_mlps:

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from . import host_reduce, training
-from .gathered import is_managed
+from .gathered import is_managed, mesh_within, own_of
 from .layer import hooks_of
 from .match import DTYPES
 
@@ -53,11 +53,17 @@ class Split(typing.NamedTuple):
     """How a linear layer, or an MLP, is split, and what the plan gives and wants at its ends."""
 
     partial: bool  # the result is a sum over ranks; if not, this rank's columns of it
-    mesh: typing.Any  # a DeviceMesh of one dimension
+    mesh: typing.Any  # a DeviceMesh of one dimension, over which it is split
     given: typing.Any  # the placement of rows that are plain tensors; None: they are DTensors
     wanted: typing.Any  # the placement that the product reads
     output: typing.Any  # the placement of the result; None: what the product gives
     local: bool  # the result is a plain tensor
+    outer: typing.Any = None  # the weights' mesh where it has more dimensions, in which they are the same
+    axis: int = 0  # of the outer mesh: what `mesh` is
+
+    def _placements(self, x: typing.Any, of_axis: typing.Any) -> "list[typing.Any]":
+        """x's, with another one on the axis."""
+        return [of_axis if i == self.axis else p for i, p in enumerate(x.placements)]
 
     def enter(self, x: typing.Any, gradients: bool) -> "torch.Tensor | str":
         """The rows that this rank's part reads, or why there are none."""
@@ -71,19 +77,35 @@ class Split(typing.NamedTuple):
             if not gradients and self.given.is_shard() and self.wanted.is_replicate():
                 return host_reduce.all_gather(x.contiguous(), self.mesh.get_group(), dim=self.given.dim)
             x = kind.from_local(x, self.mesh, [self.given], run_check=False)
-        elif type(x) is not kind or x.device_mesh != self.mesh:
+        elif type(x) is not kind or x.device_mesh != (self.mesh if self.outer is None else self.outer):
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
-        if not _is_placed(x, self.wanted):
-            x = x.redistribute(placements=[self.wanted])
+        elif self.outer is not None:
+            rest = [p for i, p in enumerate(x.placements) if i != self.axis]
+            if gradients:
+                return f"gradients are wanted on a mesh of {self.outer.ndim} dimensions"
+            if not all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in rest):
+                return f"the input is {x.placements}"
+        if not _is_placed(x, self.wanted, self.axis):
+            x = x.redistribute(placements=self._placements(x, self.wanted))
         if not gradients:
             return _settled(x._local_tensor)
         from torch.distributed.tensor import Partial
 
         return _settled(x.to_local(grad_placements=[Partial()] if self.wanted.is_replicate() else None))
 
-    def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None") -> torch.Tensor:
+    def summed(self, dtype: torch.dtype, bias: typing.Any, residual: "torch.Tensor | None") -> "tuple[typing.Any, ...] | None":
+        """What a product of that dtype without gradients needs to give the plan's result by itself; None where leave() makes it."""
+        if not self.local or not self.partial or self.output is None or not self.output.is_replicate():
+            return None
+        bias = None if bias is None else bias._local_tensor
+        residual = None if residual is None else residual.contiguous()
+        number = host_reduce.number_for(self.mesh.get_group(), dtype, (bias, residual))
+        return None if number is None else (number, bias, residual)
+
+    def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None", x: typing.Any) -> torch.Tensor:
         """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the
-        whole result; bias: of the last layer, which no part has added, a DTensor; residual: rows as the result's."""
+        whole result; bias: of the last layer, which no part has added, a DTensor; residual: rows as the result's; x: the rows that
+        enter() was given."""
         gradients = out.requires_grad or (bias is not None and bias.requires_grad and torch.is_grad_enabled())
         if self.local and self.output is not None and not gradients:
             plain = self._leave_plain(out, columns, None if bias is None else bias._local_tensor, residual)
@@ -92,13 +114,13 @@ class Split(typing.NamedTuple):
         from torch.distributed.tensor import Partial, Shard
 
         last = out.dim() - 1
-        shape = (*out.shape[:-1], columns)
+        shape = (*(out if self.outer is None else x).shape[:-1], columns)
         strides = [1]
         for size in reversed(shape[1:]):
             strides.insert(0, strides[0] * max(size, 1))
-        made = dtensor_class().from_local(
-            out, self.mesh, [Partial() if self.partial else Shard(last)], run_check=False, shape=torch.Size(shape), stride=tuple(strides)
-        )
+        placement = Partial() if self.partial else Shard(last)
+        mesh, placements = (self.mesh, [placement]) if self.outer is None else (self.outer, self._placements(x, placement))
+        made = dtensor_class().from_local(out, mesh, placements, run_check=False, shape=torch.Size(shape), stride=tuple(strides))
         if self.output is not None and not _is_placed(made, self.output):
             made = made.redistribute(placements=[self.output])
         if bias is not None:
@@ -130,8 +152,8 @@ class Split(typing.NamedTuple):
         return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
 
 
-def _is_placed(x: typing.Any, placement: typing.Any) -> bool:
-    now = x.placements[0]
+def _is_placed(x: typing.Any, placement: typing.Any, axis: int = 0) -> bool:
+    now = x.placements[axis]
     if placement.is_shard() and now.is_shard() and type(now) is type(placement):
         return now.dim % x.dim() == placement.dim % x.dim()
     return now == placement
@@ -197,12 +219,12 @@ def _is_own(module: nn.Module, function: typing.Any) -> bool:
 
 def is_marked(linear: nn.Module) -> bool:
     """Whether it may be part of a plan: worth a look."""
-    return is_dtensor(linear._parameters.get("weight"))
+    return is_dtensor(own_of(linear).get("weight"))
 
 
 def marks_of(linear: nn.Module) -> "list[typing.Any]":
     """What split_of() depends on, to compare."""
-    own = linear._parameters
+    own = own_of(linear)
     hooks = [*linear._forward_pre_hooks.values(), *linear._forward_hooks.values(), len(linear._backward_hooks), len(linear._backward_pre_hooks)]
     return [*hooks, linear.__dict__.get("forward"), id(own.get("weight")), id(own.get("bias"))]
 
@@ -216,41 +238,60 @@ def split_of(linear: nn.Module) -> "Split | str":
     elif any(hooks_of(linear)):
         plan = _by_torch(linear)
     else:
-        plan = _Plan(None, getattr(linear._parameters.get("weight"), "device_mesh", None), None, None, False)
+        plan = _Plan(None, getattr(own_of(linear).get("weight"), "device_mesh", None), None, None, False)
     return plan if isinstance(plan, str) else _checked(linear, plan)
 
 
 def _checked(linear: nn.Module, plan: _Plan) -> "Split | str":
     """The plan's weights are what it says."""
-    weight, bias = linear._parameters.get("weight"), linear._parameters.get("bias")
+    weight, bias = own_of(linear).get("weight"), own_of(linear).get("bias")
     if not is_dtensor(weight) or (bias is not None and not is_dtensor(bias)):
         return "a plan of tensor parallelism whose parameters are no DTensors"
-    if weight.device_mesh != plan.mesh or weight.device_mesh.ndim != 1 or weight.dim() != 2:
-        return f"a weight of {weight.dim()} dimensions on a mesh of {weight.device_mesh.ndim}"
+    axis = _axis_of(weight)
+    if weight.device_mesh != plan.mesh or axis is None or weight.dim() != 2:
+        return f"a weight of {weight.dim()} dimensions on a mesh of {weight.device_mesh.ndim}: {weight.placements}"
     from torch.distributed.tensor import Replicate, Shard
 
-    columns = _is_placed(weight, Shard(0)) if plan.columns is None else plan.columns
+    columns = _is_placed(weight, Shard(0), axis) if plan.columns is None else plan.columns
     of_weight, of_bias = (Shard(0), Shard(0)) if columns else (Shard(1), Replicate())
-    if not _is_placed(weight, of_weight) or (bias is not None and (bias.device_mesh != plan.mesh or not _is_placed(bias, of_bias))):
-        return f"a weight that is {weight.placements[0]}"
-    return Split(not columns, weight.device_mesh, plan.given, Replicate() if columns else Shard(-1), plan.output, plan.local)
+    if not _is_placed(weight, of_weight, axis):
+        return f"a weight that is {weight.placements[axis]}"
+    if bias is not None and (bias.device_mesh != plan.mesh or not _is_placed(bias, of_bias, axis) or _axis_of(bias) not in (axis, None)):
+        return f"a bias that is {bias.placements}"
+    outer = None if weight.device_mesh.ndim == 1 else weight.device_mesh
+    return Split(
+        not columns, _along(weight, axis), plan.given, Replicate() if columns else Shard(-1), plan.output, plan.local, outer, axis
+    )
+
+
+def _axis_of(p: typing.Any) -> "int | None":
+    """The dimension of its mesh that a parameter is split over; in all others it is the same. None where there is not one."""
+    if p.device_mesh.ndim == 1:
+        return 0
+    axes = [i for i, placement in enumerate(p.placements) if not placement.is_replicate()]
+    return axes[0] if len(axes) == 1 and p.device_mesh.mesh_dim_names is not None else None
+
+
+def _along(p: typing.Any, axis: int) -> typing.Any:
+    """That dimension of its mesh."""
+    return p.device_mesh if p.device_mesh.ndim == 1 else p.device_mesh[p.device_mesh.mesh_dim_names[axis]]
 
 
 def split_of_mlp(linears: "list[nn.Module]") -> "Split | str":
     """Of gate and up by columns and down by rows, which nothing redistributes between."""
     parts = [split_of(linear) for linear in linears]
-    for part in parts:
-        if isinstance(part, str):
-            return part
+    reasons = dict.fromkeys(part for part in parts if isinstance(part, str))
+    if reasons:
+        return "; ".join(reasons)
     first, last = parts[0], parts[-1]
-    if any(p != first for p in parts[:-1]) or first.partial or not last.partial or first.mesh != last.mesh:
+    if any(p != first for p in parts[:-1]) or first.partial or not last.partial or (first.mesh, first.outer) != (last.mesh, last.outer):
         return "tensor parallelism that is no split by columns, then by rows"
     for placement in (first.output, last.given):
         if placement is not None and not (placement.is_shard() and type(placement) is type(last.wanted) and placement.dim == -1):
             return f"what is between its layers is {placement}"
     if first.local and last.given is None:
         return "its layers hand on what is no plain tensor"
-    return Split(True, first.mesh, first.given, first.wanted, last.output, last.local)
+    return last._replace(given=first.given, wanted=first.wanted)
 
 
 class ExpertsSplit(typing.NamedTuple):
@@ -326,13 +367,20 @@ def _of_capabilities() -> "list[str]":
     return [training.products_of(dtype) for dtype in DTYPES] + [str(training.has_tiles())]
 
 
+def _meshes_of(module: nn.Module) -> "list[typing.Any]":
+    if is_managed(module):
+        return [mesh_within(module)]
+    of = [(p, _axis_of(p)) for p in module._parameters.values() if is_dtensor(p)]
+    return [_along(p, axis) for p, axis in of if axis is not None]
+
+
 def agree(model: nn.Module, what: "list[tuple[str, str]]") -> None:
     """Raises RuntimeError on every rank of a mesh where they would not fuse the same: the name of a module, and what it runs as.
     Each rank that holds a part of the model has to call."""
     meshes: "list[typing.Any]" = []
-    for p in (p for m in model.modules() if not is_managed(m) for p in m._parameters.values()):
-        if is_dtensor(p) and p.device_mesh.ndim == 1 and p.device_mesh.device_type == "cpu" and p.device_mesh not in meshes:
-            meshes.append(p.device_mesh)
+    for mesh in (mesh for m in model.modules() for mesh in _meshes_of(m)):
+        if mesh is not None and mesh.ndim == 1 and mesh.device_type == "cpu" and mesh not in meshes:
+            meshes.append(mesh)
     for mesh in meshes:
         mine = [*what, *(("(products)", name) for name in _of_capabilities())]
         group = mesh.get_group()

@@ -9,7 +9,7 @@ import typing
 import torch
 from torch import nn
 
-from . import choose, sharded, signals
+from . import choose, gathered, sharded, signals
 from .bound import Bound
 from .handle import Around, Handle, NormWeights
 from .layer import Call
@@ -130,8 +130,7 @@ class State:
         if plan.residual and not (split.local and type(x) is torch.Tensor and split.given == split.output):
             self.reason = "the residual is laid out otherwise than the result"
             return None
-        parameters = (p for linear in bound.linears for p in linear._parameters.values() if p is not None)
-        gradients = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters))
+        gradients = torch.is_grad_enabled() and (x.requires_grad or any(map(gathered.trains, bound.linears)))
         if gradients and (reason := self._untrainable()) is not None:
             self.reason = reason
             return None
@@ -140,27 +139,34 @@ class State:
         if reason is not None:
             self.reason = reason
             return None
-        out = self._run(module, rows)
-        return None if out is None else split.leave(out, last.weight.shape[0], last._parameters.get("bias"), x if plan.residual else None)
+        dtype = torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype
+        bias, residual = gathered.own_of(last).get("bias"), x if plan.residual else None
+        summed = None if gradients else split.summed(dtype, bias, residual)
+        out = self._run(module, rows if summed is None else rows.contiguous(), summed)
+        return out if out is None or summed is not None else split.leave(out, last.weight.shape[0], bias, residual, x)
 
-    def _run(self, module: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
+    def _run(self, module: nn.Module, x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None) -> "torch.Tensor | None":
+        """summed: over which ranks, and what is added."""
         global _run
         if _run is None:
             _run = torch.ops.epilogue.fused_mlp.default
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         pack = self._packs.get(dtype)
-        gathered = self._bound.gathered
-        if gathered is not None and not gathered.kept:
+        now = self._bound.gathered
+        if now is not None and not now.kept:
             pack = None
         if pack is not None and pack.taken.holds(self._bound) and x.shape[-1] == pack.taken.columns:
             if (self.options.tune != "measure" or self._bound.split is not None) and not pack.taken.wants_gradients(x):
-                out = _run(x if x.dtype is dtype else x.to(dtype), pack.handle.number, pack.taken.given)
+                given = x if x.dtype is dtype else x.to(dtype)
+                out = _run(given, pack.handle.number, pack.taken.given) if summed is None else pack.handle(given, pack.taken.given, summed)
                 if out is not None:
                     return out
-        return self._run_anew(module, x, dtype, autocast)
+        return self._run_anew(module, x, dtype, autocast, summed)
 
-    def _run_anew(self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, autocast: bool) -> "torch.Tensor | None":
+    def _run_anew(
+        self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, autocast: bool, summed: "tuple[typing.Any, ...] | None"
+    ) -> "torch.Tensor | None":
         """A call that trains or measures, or that needs weights packed."""
         if autocast and self._bound.sizes:
             self.reason = "autocast around a residual and a norm"
@@ -191,10 +197,10 @@ class State:
         def call() -> torch.Tensor:
             given = x if x.dtype is dtype else x.to(dtype)
             pack = None if once else self._packs.get(dtype)
-            out = pack.handle(given, taken.given) if pack is not None and pack.taken.holds(self._bound) else None
+            out = pack.handle(given, taken.given, summed) if pack is not None and pack.taken.holds(self._bound) else None
             if out is None:
                 pack = _Pack(taken, self._make(dtype, taken))
-                out = pack.handle(given, taken.given)
+                out = pack.handle(given, taken.given, summed)
                 if once:
                     self._packs.clear()
                 else:

@@ -6,7 +6,7 @@ import typing
 import torch
 from torch import nn
 
-from .gathered import Gathered
+from .gathered import Gathered, own_of
 from .match import DTYPES
 from .packed import Rounded, rounded_of
 from .sharded import is_dtensor
@@ -69,7 +69,7 @@ def take(
     of which this rank's part is taken; is_partial: the last one's bias is added later."""
     slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]" = []
     for linear in linears:
-        own = linear._parameters
+        own = own_of(linear)
         slots += [(own, "weight", own.get("weight")), (own, "bias", own.get("bias"))]
     weights, biases = ([p for _, name, p in slots if name == kind] for kind in ("weight", "bias"))
     for module in norms:

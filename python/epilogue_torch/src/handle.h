@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "host_group.h"
 #include "weights.h"
 
 namespace epilogue_torch {
@@ -46,6 +47,11 @@ class Handle {
   // The same of linear layers: one result for each; none at all if a parameter has other memory.
   std::vector<Torch> run_linear(const Torch& x, const std::vector<Torch>& parameters,
                                 const std::optional<Torch>& residual);
+  // Of an MLP, or of one linear layer: the sum over the ranks of a host group, plus bias, plus
+  // residual. Nullopt as above.
+  std::optional<Torch> run_summed(const Torch& x, const std::vector<Torch>& parameters,
+                                  int64_t group, const std::optional<Torch>& bias,
+                                  const std::optional<Torch>& residual);
   int64_t columns() const { return widths_.back(); }
   const std::vector<int64_t>& widths() const { return widths_; }  // of the results
   // Weights are packed anew at the next call.

@@ -12,6 +12,9 @@
 //   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the
 //   block, and puts the result
 //                where the others take it
+//   rows         that a product makes block by block (sum_rows): it writes each to one of four
+//   slots
+//                of its own, and sums all ranks' slots of the block before, which came meanwhile
 //
 // A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them
 // whether the others' processes live.
@@ -39,6 +42,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "host_group.h"
 #include "tensors.h"
 
 namespace epilogue_torch {
@@ -50,6 +54,12 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kMostRanks = 64;
 constexpr int64_t kBlockBytes = 1 << 20;  // of a buffer
 constexpr int64_t kFewBytes = 1 << 16;    // up to which each rank sums all
+// Of rows that are made block by block. A block of as many rows costs a product no more than all of
+// them do: it reads all weights for each 256 rows, or fewer, anyway.
+constexpr int64_t kRowsAtOnce = 256;
+constexpr int64_t kSlots = 4;
+constexpr int64_t kSlotBytes = 2 << 20;
+constexpr int64_t kMostDirect = 4;  // ranks: each reads the rows of all others
 constexpr auto kSpin = std::chrono::microseconds(30);
 constexpr long kSliceNs = 20'000'000;  // of sleep between looks at the others
 constexpr uint32_t kFailed = 1;
@@ -68,7 +78,7 @@ struct alignas(128) RankState {
   std::atomic<uint32_t> sleepers{0};  // that wait for `count`
   std::atomic<int64_t> process{0};
   std::atomic<uint64_t> started{0};  // of /proc, beside the number: numbers are used again
-  Call calls[2];
+  Call calls[4];                     // of the last steps
 };
 
 struct alignas(128) Header {
@@ -162,13 +172,19 @@ template <class T, class Out>
     sum_block(s, begin, std::min(kLanes, s.count - begin), sums);
 }
 
-// Compiled for AVX2 too, which the library's baseline lacks; the loader picks one.
-[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<float>& s) { sum_blocks(s); }
-[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<uint16_t>& s) { sum_blocks(s); }
-[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<uint16_t, float>& s) {
+// Compiled for AVX-512 and AVX2 too, which the library's baseline lacks; the loader picks one.
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(const Sum<float>& s) {
   sum_blocks(s);
 }
-[[gnu::target_clones("avx2", "default")]] void sum_of(const Sum<float, uint16_t>& s) {
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(const Sum<uint16_t>& s) {
+  sum_blocks(s);
+}
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(
+    const Sum<uint16_t, float>& s) {
+  sum_blocks(s);
+}
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(
+    const Sum<float, uint16_t>& s) {
   sum_blocks(s);
 }
 
@@ -208,6 +224,7 @@ class HostGroup {
   ~HostGroup() {
     seal();
     munmap(base_, bytes_);
+    if (slots_) munmap(slots_, slots_bytes());
   }
   HostGroup(const HostGroup&) = delete;
   HostGroup& operator=(const HostGroup&) = delete;
@@ -235,16 +252,40 @@ class HostGroup {
   template <class T>
   void all_reduce(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
     const std::lock_guard lock(mutex_);
-    const Call call{1, sizeof(T), static_cast<uint64_t>(count), more_of(bias, columns, residual)};
-    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
-    const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
-    for (int64_t begin = 0; begin < count; begin += block) {
-      const int64_t n = std::min(block, count - begin);
-      if (is_few)
-        sum_all(x + begin, n, call, bias, columns, begin, residual ? residual + begin : nullptr);
-      else
-        sum_shares(x + begin, n, call, bias, columns, begin, residual ? residual + begin : nullptr);
+    all_reduce_locked(x, count, bias, columns, residual);
+  }
+
+  // out [rows, columns] = the sum of what `make` gives on each rank, plus bias, plus residual.
+  template <class T>
+  void sum_rows(T* out, int64_t rows, int64_t columns, const T* bias, const T* residual,
+                const MakeRows& make) {
+    const std::lock_guard lock(mutex_);
+    const int64_t most = kSlotBytes / (columns * static_cast<int64_t>(sizeof(T)));
+    if (ranks_ > kMostDirect || most < std::min(rows, kRowsAtOnce) || !has_slots()) {
+      make(0, rows, out);
+      return all_reduce_locked(out, rows * columns, bias, columns, residual);
     }
+    const Call call{6, sizeof(T), static_cast<uint64_t>(rows * columns),
+                    more_of(bias, columns, residual)};
+    const int64_t blocks = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
+    const auto start = [&](int64_t b) { return rows * b / blocks; };
+    const auto take = [&](int64_t b) {
+      const int64_t first = start(b), begin = first * columns;
+      wait_for_all(step_ - static_cast<uint32_t>(b + 1 < blocks), call);
+      const T* from[kMostRanks];
+      for (int64_t r = 0; r < ranks_; ++r)
+        from[r] = reinterpret_cast<const T*>(slot(r, block_ - (b + 1 < blocks)));
+      sum_of(Sum<T>{out + begin, from, ranks_, (start(b + 1) - first) * columns, bias, columns, 0,
+                    residual ? residual + begin : nullptr});
+    };
+    for (int64_t b = 0; b < blocks; ++b) {
+      make(start(b), start(b + 1), slot(rank_, block_ + 1));
+      begin_step(call);
+      ++block_;
+      publish();
+      if (b > 0) take(b - 1);
+    }
+    take(blocks - 1);
   }
 
   // x [outer, inner] of each rank -> out [outer, ranks, inner].
@@ -365,6 +406,21 @@ class HostGroup {
   }
 
   template <class T>
+  void all_reduce_locked(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
+    const Call call{1, sizeof(T), static_cast<uint64_t>(count), more_of(bias, columns, residual)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
+    const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const T* const more = residual ? residual + begin : nullptr;
+      if (is_few)
+        sum_all(x + begin, n, call, bias, columns, begin, more);
+      else
+        sum_shares(x + begin, n, call, bias, columns, begin, more);
+    }
+  }
+
+  template <class T>
   void sum_all(T* x, int64_t n, const Call& call, const T* bias, int64_t columns, int64_t at_column,
                const T* residual) {
     const int turn = begin_step(call);
@@ -402,46 +458,95 @@ class HostGroup {
   int begin_step(const Call& call) {
     if (header().failed != 0) fail(broken_.empty() ? "another rank of the group failed" : broken_);
     const int turn = static_cast<int>((step_ + 1) & 1);
-    state(rank_).calls[turn] = call;
+    state(rank_).calls[(step_ + 1) & 3] = call;
     return turn;
   }
 
-  void end_step(const Call& call) {
+  // The others may read what this step filled.
+  void publish() {
     ++step_;
     RankState& own = state(rank_);
     own.count.store(step_);
     if (own.sleepers.load() != 0) wake(own.count);
+  }
+
+  void end_step(const Call& call) {
+    publish();
+    wait_for_all(step_, call);
+  }
+
+  void wait_for_all(uint32_t step, const Call& call) {
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
-      wait_for(r);
-      const Call other = state(r).calls[step_ & 1];
+      wait_for(r, step);
+      const Call other = state(r).calls[step & 3];
       if (!(other == call))
         stop("expected the same call on all ranks, got " + text_of(call) + " on rank " +
              std::to_string(rank_) + " and " + text_of(other) + " on rank " + std::to_string(r));
     }
   }
 
-  bool has_come(int64_t r) {
-    return static_cast<int32_t>(state(r).count.load(std::memory_order_acquire) - step_) >= 0;
+  // Memory for rows, once it is asked for: made by rank 0, opened by the others. Whether all have
+  // it.
+  bool has_slots() {
+    if (asked_for_slots_) return slots_ != nullptr;
+    asked_for_slots_ = true;
+    const Call call{7, 0, 0, 0};
+    int file = -1;
+    const auto size = static_cast<off_t>(slots_bytes());
+    const int named = begin_step(call);
+    if (rank_ == 0) {
+      file = open("/dev/shm", O_RDWR | O_CLOEXEC | O_TMPFILE, 0600);
+      const bool has_room = file >= 0 && posix_fallocate(file, 0, size) == 0;
+      std::snprintf(buffer(0, named), 64, "%s%d",
+                    has_room ? ("/proc/" + std::to_string(getpid()) + "/fd/").c_str() : "", file);
+    }
+    end_step(call);
+    const char* const path = buffer(0, named);
+    if (rank_ != 0 && path[0] == '/') file = open(path, O_RDWR | O_CLOEXEC);
+    void* const memory =
+        file >= 0 && path[0] == '/'
+            ? mmap(nullptr, slots_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+            : MAP_FAILED;
+    const int answers = begin_step(call);
+    *buffer(rank_, answers) = memory != MAP_FAILED;
+    end_step(call);
+    bool all = true;
+    for (int64_t r = 0; r < ranks_; ++r) all = all && *buffer(r, answers) != 0;
+    if (file >= 0) close(file);
+    if (memory == MAP_FAILED) return false;
+    slots_ = static_cast<char*>(memory);
+    if (all) return true;
+    munmap(slots_, slots_bytes());
+    slots_ = nullptr;
+    return false;
+  }
+  size_t slots_bytes() const { return static_cast<size_t>(ranks_ * kSlots * kSlotBytes); }
+  char* slot(int64_t r, uint32_t block) {
+    return slots_ + (r * kSlots + static_cast<int64_t>(block % kSlots)) * kSlotBytes;
   }
 
-  void wait_for(int64_t r) {
-    if (has_come(r)) return;
+  bool has_come(int64_t r, uint32_t step) {
+    return static_cast<int32_t>(state(r).count.load(std::memory_order_acquire) - step) >= 0;
+  }
+
+  void wait_for(int64_t r, uint32_t step) {
+    if (has_come(r, step)) return;
     const auto begin = Clock::now();
     do {
       for (int i = 0; i < 64; ++i) {
-        if (has_come(r)) return;
+        if (has_come(r, step)) return;
         __builtin_ia32_pause();
       }
     } while (Clock::now() - begin < kSpin);
     RankState& other = state(r);
     other.sleepers.fetch_add(1);
     std::string reason;
-    while (!has_come(r)) {
+    while (!has_come(r, step)) {
       const uint32_t seen = other.count.load();
-      if (static_cast<int32_t>(seen - step_) >= 0) break;
+      if (static_cast<int32_t>(seen - step) >= 0) break;
       sleep_on(other.count, seen);
-      if (has_come(r)) break;
+      if (has_come(r, step)) break;
       if (header().failed != 0) {
         reason = "another rank of the group failed";
       } else if (start_of(other.process) != other.started) {
@@ -470,9 +575,15 @@ class HostGroup {
   }
 
   static std::string text_of(const Call& call) {
-    static constexpr const char* kNames[] = {"nothing",        "all_reduce", "all_gather",
-                                             "reduce_scatter", "reduce",     "broadcast"};
-    return std::string(kNames[std::min<uint64_t>(call.kind, 5)]) + " of " +
+    static constexpr const char* kNames[] = {"nothing",
+                                             "all_reduce",
+                                             "all_gather",
+                                             "reduce_scatter",
+                                             "reduce",
+                                             "broadcast",
+                                             "a product's all_reduce",
+                                             "memory for rows"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 7)]) + " of " +
            std::to_string(call.count) + (call.type == 4 ? " f32" : " bf16") + " (" +
            std::to_string(call.outer) + ")";
   }
@@ -494,6 +605,9 @@ class HostGroup {
   size_t bytes_ = 0;
   char* base_ = nullptr;
   uint32_t step_ = 0;  // that this rank has reached
+  bool asked_for_slots_ = false;
+  char* slots_ = nullptr;  // kSlots of each rank, for blocks of rows
+  uint32_t block_ = 0;     // the last that this rank made
   std::string broken_;
   std::mutex mutex_;  // of a call
 };
@@ -586,6 +700,29 @@ void all_reduce(Torch x, int64_t group, std::optional<Torch> bias, std::optional
   });
 }
 
+// x = the sum of parts, in their order, plus bias, plus residual; rounded once. x may be one of
+// them.
+void add(std::vector<Torch> parts, Torch x, std::optional<Torch> bias,
+         std::optional<Torch> residual) {
+  const int64_t columns = require_more(x, bias, residual);
+  if (parts.empty() || parts.size() > static_cast<size_t>(kMostRanks))
+    fail("expected 1 to " + std::to_string(kMostRanks) + " parts, got " +
+         std::to_string(parts.size()));
+  for (const Torch& part : parts) {
+    require(part, x, "a part");
+    if (part.numel() != x.numel())
+      fail("expected a part like " + describe(x) + ", got " + describe(part));
+  }
+  by_type(x, [&](auto type) {
+    using T = decltype(type);
+    const T* from[kMostRanks];
+    for (size_t i = 0; i < parts.size(); ++i)
+      from[i] = static_cast<const T*>(parts[i].const_data_ptr());
+    sum_of(Sum<T>{static_cast<T*>(x.mutable_data_ptr()), from, static_cast<int64_t>(parts.size()),
+                  x.numel(), data_of<T>(bias), columns, 0, data_of<T>(residual)});
+  });
+}
+
 // Rank 0 of a group has sums of f32, of at least as many elements as x; the others have none.
 void require_sums(const std::optional<Torch>& sums, const Torch& x, int64_t rank) {
   if (sums.has_value() != (rank == 0)) fail("expected sums on rank 0 alone");
@@ -651,6 +788,17 @@ void reduce_scatter(Torch x, int64_t group, Torch out, int64_t outer) {
 
 }  // namespace
 
+void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
+              const std::optional<Torch>& residual, const MakeRows& make) {
+  const int64_t columns = require_more(out, bias, residual);
+  const int64_t rows = out.numel() / columns;
+  by_type(out, [&](auto type) {
+    using T = decltype(type);
+    group_of(group)->sum_rows(static_cast<T*>(out.mutable_data_ptr()), rows, columns,
+                              data_of<T>(bias), data_of<T>(residual), make);
+  });
+}
+
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("host_group_open(str path, int rank, int ranks, float timeout) -> int");
   m.def("host_group_file(int group) -> int");
@@ -658,6 +806,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("host_group_fail(int group, str reason) -> ()");
   m.def("host_group_close(int group) -> ()");
   m.def("host_all_reduce(Tensor(a!) x, int group, Tensor? bias, Tensor? residual) -> ()");
+  m.def("host_add(Tensor[] parts, Tensor(a!) x, Tensor? bias, Tensor? residual) -> ()");
   m.def("host_reduce(Tensor x, int group, Tensor(a!)? sums) -> ()");
   m.def(
       "host_broadcast(Tensor? sums, int group, Tensor(a!) x, Tensor? bias, Tensor? residual) -> "
@@ -668,6 +817,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("host_all_reduce", TORCH_BOX(&all_reduce));
+  m.impl("host_add", TORCH_BOX(&add));
   m.impl("host_reduce", TORCH_BOX(&reduce));
   m.impl("host_broadcast", TORCH_BOX(&broadcast));
   m.impl("host_all_gather", TORCH_BOX(&all_gather));

@@ -105,6 +105,12 @@ std::vector<Torch> run_linear(Torch x, int64_t handle, std::vector<Torch> parame
   return find(handle)->run_linear(x, parameters, residual);
 }
 
+std::optional<Torch> run_summed(Torch x, int64_t handle, std::vector<Torch> parameters,
+                                int64_t group, std::optional<Torch> bias,
+                                std::optional<Torch> residual) {
+  return find(handle)->run_summed(x, parameters, group, bias, residual);
+}
+
 Torch run_kept_mlp(Torch x, std::vector<Torch> weights, std::vector<std::optional<Torch>> biases,
                    std::string activation, std::string bits) {
   std::vector<Torch> parameters;
@@ -143,6 +149,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "round_into(Tensor weight, str bits, Tensor(a!) steps, Tensor(b!) scales, Tensor(c!)? zeros) "
       "-> ()");
   m.def("fused_mlp(Tensor x, int handle, Tensor[] parameters) -> Tensor?");
+  m.def(
+      "summed(Tensor x, int handle, Tensor[] parameters, int group, Tensor? bias, Tensor? "
+      "residual) "
+      "-> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
   m.def(
       "kept_mlp(Tensor x, Tensor[] weights, Tensor?[] biases, str activation, str bits=\"\") -> "
@@ -163,6 +173,7 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("round_into", TORCH_BOX(&round_into));
   m.impl("fused_mlp", TORCH_BOX(&run));
   m.impl("linear", TORCH_BOX(&run_linear));
+  m.impl("summed", TORCH_BOX(&run_summed));
   m.impl("kept_mlp", TORCH_BOX(&run_kept_mlp));
   m.impl("linears", TORCH_BOX(&run_linears));
 }
