@@ -61,36 +61,28 @@ struct Half {
   explicit operator float() const;
 };
 
+namespace detail {
+template <DType kDType>
+struct DTypeIs {
+  static constexpr DType value = kDType;
+};
+}  // namespace detail
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : detail::DTypeIs<DType::f32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
+struct DTypeOf<BFloat16> : detail::DTypeIs<DType::bf16> {};
 template <>
-struct DTypeOf<Half> {
-  static constexpr DType value = DType::f16;
-};
+struct DTypeOf<Half> : detail::DTypeIs<DType::f16> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : detail::DTypeIs<DType::f64> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<int64_t> : detail::DTypeIs<DType::i64> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<uint8_t> : detail::DTypeIs<DType::u8> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : detail::DTypeIs<DType::boolean> {};
 
 // Calls body.template operator()<T>() with the C++ type of `dtype`: the one dtype switch.
 template <class Body>

@@ -134,47 +134,37 @@ Tensor number_beside(const Tensor& t, T number) {
   return scalar(static_cast<double>(number));
 }
 }  // namespace detail
-template <Number T>
-Tensor add(const Tensor& self, T other) {
+Tensor add(const Tensor& self, Number auto other) {
   return add(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor sub(const Tensor& self, T other) {
+Tensor sub(const Tensor& self, Number auto other) {
   return sub(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor mul(const Tensor& self, T other) {
+Tensor mul(const Tensor& self, Number auto other) {
   return mul(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor div(const Tensor& self, T other) {
+Tensor div(const Tensor& self, Number auto other) {
   return div(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor add_(const Tensor& self, T other) {
+Tensor add_(const Tensor& self, Number auto other) {
   return add_(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor mul_(const Tensor& self, T other) {
+Tensor mul_(const Tensor& self, Number auto other) {
   return mul_(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor div_(const Tensor& self, T other) {
+Tensor div_(const Tensor& self, Number auto other) {
   return div_(self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor where(const Tensor& condition, const Tensor& self, T other) {
+Tensor where(const Tensor& condition, const Tensor& self, Number auto other) {
   return where(condition, self, detail::number_beside(self, other));
 }
-template <Number T>
-Tensor where(const Tensor& condition, T self, const Tensor& other) {
+Tensor where(const Tensor& condition, Number auto self, const Tensor& other) {
   return where(condition, detail::number_beside(other, self), other);
 }
 
 // The value where the mask is true, else self. The mask broadcasts; the value has no dimensions.
 Tensor masked_fill(const Tensor& self, const Tensor& mask, const Tensor& value);
-template <Number T>
-Tensor masked_fill(const Tensor& self, const Tensor& mask, T value) {
+Tensor masked_fill(const Tensor& self, const Tensor& mask, Number auto value) {
   return masked_fill(self, mask, detail::number_beside(self, value));
 }
 
@@ -246,38 +236,14 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-template <Number T>
-Tensor operator+(const Tensor& a, T b) {
-  return add(a, b);
-}
-template <Number T>
-Tensor operator-(const Tensor& a, T b) {
-  return sub(a, b);
-}
-template <Number T>
-Tensor operator*(const Tensor& a, T b) {
-  return mul(a, b);
-}
-template <Number T>
-Tensor operator/(const Tensor& a, T b) {
-  return div(a, b);
-}
-template <Number T>
-Tensor operator+(T a, const Tensor& b) {
-  return add(b, a);
-}
-template <Number T>
-Tensor operator-(T a, const Tensor& b) {
-  return sub(detail::number_beside(b, a), b);
-}
-template <Number T>
-Tensor operator*(T a, const Tensor& b) {
-  return mul(b, a);
-}
-template <Number T>
-Tensor operator/(T a, const Tensor& b) {
-  return div(detail::number_beside(b, a), b);
-}
+Tensor operator+(const Tensor& a, Number auto b) { return add(a, b); }
+Tensor operator-(const Tensor& a, Number auto b) { return sub(a, b); }
+Tensor operator*(const Tensor& a, Number auto b) { return mul(a, b); }
+Tensor operator/(const Tensor& a, Number auto b) { return div(a, b); }
+Tensor operator+(Number auto a, const Tensor& b) { return add(b, a); }
+Tensor operator-(Number auto a, const Tensor& b) { return sub(detail::number_beside(b, a), b); }
+Tensor operator*(Number auto a, const Tensor& b) { return mul(b, a); }
+Tensor operator/(Number auto a, const Tensor& b) { return div(detail::number_beside(b, a), b); }
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 
 // In place, as add_, mul_ and div_ are: refused where a gradient would be lost. `a` may be a view.
@@ -285,22 +251,12 @@ inline Tensor operator+=(const Tensor& a, const Tensor& b) { return add_(a, b); 
 inline Tensor operator-=(const Tensor& a, const Tensor& b) { return add_(a, b, -1); }
 inline Tensor operator*=(const Tensor& a, const Tensor& b) { return mul_(a, b); }
 inline Tensor operator/=(const Tensor& a, const Tensor& b) { return div_(a, b); }
-template <Number T>
-Tensor operator+=(const Tensor& a, T b) {
-  return add_(a, b);
-}
-template <Number T>
-Tensor operator-=(const Tensor& a, T b) {
+Tensor operator+=(const Tensor& a, Number auto b) { return add_(a, b); }
+Tensor operator-=(const Tensor& a, Number auto b) {
   return add_(a, detail::number_beside(a, b), -1);
 }
-template <Number T>
-Tensor operator*=(const Tensor& a, T b) {
-  return mul_(a, b);
-}
-template <Number T>
-Tensor operator/=(const Tensor& a, T b) {
-  return div_(a, b);
-}
+Tensor operator*=(const Tensor& a, Number auto b) { return mul_(a, b); }
+Tensor operator/=(const Tensor& a, Number auto b) { return div_(a, b); }
 
 }  // namespace epilogue
 

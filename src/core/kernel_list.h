@@ -2,6 +2,8 @@
 // How a backend lists its kernels: per op in their order, best first.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 
 #include "core/op.h"
@@ -24,6 +26,15 @@ inline const std::span<const Kernel>& find_kernels(std::span<const KernelLists> 
       if (list.op == &op) return list.kernels;
   return kNone;
 }
+
+// A kernel's word as a template argument.
+template <size_t kSize>
+struct KernelWord {
+  char text[kSize];
+  consteval KernelWord(const char (&word)[kSize]) {  // NOLINT: implicit on purpose
+    std::copy_n(word, kSize, text);
+  }
+};
 
 // The dtypes that kernels compute in f32.
 constexpr bool has_float_type(DType dtype) {

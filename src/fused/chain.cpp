@@ -109,6 +109,7 @@ RowChainSpec spec_of(const Graph& graph, const Chain& chain) {
   spec.norm = {chain.norm.kind, chain.norm.eps, tensor(chain.norm.weight), tensor(chain.norm.bias)};
   for (const ChainStage& stage : chain.stages) {
     std::vector<Tensor> weights;
+    weights.reserve(stage.weights.size());
     for (const int w : stage.weights) weights.push_back(tensor(w));
     RowChainSpec::Stage& s = add_stage(spec, std::move(weights), stage.epilogue,
                                        stage.operands.size(), stage.stores.size());

@@ -245,7 +245,7 @@ class Replay {
       facts.is_zero_grad |= f.is_zero_grad;
       facts.is_empty_cache |= f.is_empty_cache;
       if (f.module != 0 && ++modules <= kLabelFrames)
-        path = out_.modules[f.module] + (path.empty() ? "" : " > ") + path;
+        path.insert(0, out_.modules[f.module] + (path.empty() ? "" : " > "));
     }
     facts.phase = all.accumulates    ? Phase::accumulate
                   : all.is_backward  ? Phase::backward

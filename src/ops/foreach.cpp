@@ -104,6 +104,21 @@ void clamp_reference(const Call& call) {
   map_list(call, [&](double x) { return (kMin ? x < bound : x > bound) ? bound : x; });
 }
 
+// Writes every element of a list, by its value and one number.
+constexpr OpDef mapped_list_op(std::string_view name, std::string_view doc,
+                               void (*reference)(const Call&), std::vector<Sample> (*samples)()) {
+  return {.name = name,
+          .schema = "(Tensor[] self, Scalar scalar)",
+          .doc = doc,
+          .kind = OpKind::inplace,
+          .infer = infer_floating_list,
+          .flops = one_per_element,
+          .bytes = [](const Call& call) { return list_bytes(call); },
+          .lists = 1,
+          .reference = reference,
+          .samples = samples};
+}
+
 }  // namespace
 
 constinit const OpDef kForeachNorm{
@@ -124,44 +139,20 @@ constinit const OpDef kForeachNorm{
                                      list_sample({HUGE_VAL}), list_sample({3.0})};
         }};
 
-constinit const OpDef kForeachMul_{
-    .name = "aten::_foreach_mul_",
-    .schema = "(Tensor[] self, Scalar scalar)",
-    .doc = "every tensor *= scalar",
-    .kind = OpKind::inplace,
-    .infer = infer_floating_list,
-    .flops = one_per_element,
-    .bytes = [](const Call& call) { return list_bytes(call); },
-    .lists = 1,
-    .reference =
-        [](const Call& call) {
-          map_list(call, [f = call.attr<double>(0)](double x) { return x * f; });
-        },
-    .samples = [] { return std::vector<Sample>{list_sample({0.37})}; }};
+constinit const OpDef kForeachMul_ = mapped_list_op(
+    "aten::_foreach_mul_", "every tensor *= scalar",
+    [](const Call& call) {
+      map_list(call, [f = call.attr<double>(0)](double x) { return x * f; });
+    },
+    [] { return std::vector<Sample>{list_sample({0.37})}; });
 
-constinit const OpDef kForeachClampMin_{
-    .name = "aten::_foreach_clamp_min_",
-    .schema = "(Tensor[] self, Scalar scalar)",
-    .doc = "every tensor = max(self, scalar); NaN stays",
-    .kind = OpKind::inplace,
-    .infer = infer_floating_list,
-    .flops = one_per_element,
-    .bytes = [](const Call& call) { return list_bytes(call); },
-    .lists = 1,
-    .reference = clamp_reference<true>,
-    .samples = [] { return std::vector<Sample>{list_sample({-0.5})}; }};
+constinit const OpDef kForeachClampMin_ =
+    mapped_list_op("aten::_foreach_clamp_min_", "every tensor = max(self, scalar); NaN stays",
+                   clamp_reference<true>, [] { return std::vector<Sample>{list_sample({-0.5})}; });
 
-constinit const OpDef kForeachClampMax_{
-    .name = "aten::_foreach_clamp_max_",
-    .schema = "(Tensor[] self, Scalar scalar)",
-    .doc = "every tensor = min(self, scalar); NaN stays",
-    .kind = OpKind::inplace,
-    .infer = infer_floating_list,
-    .flops = one_per_element,
-    .bytes = [](const Call& call) { return list_bytes(call); },
-    .lists = 1,
-    .reference = clamp_reference<false>,
-    .samples = [] { return std::vector<Sample>{list_sample({0.5})}; }};
+constinit const OpDef kForeachClampMax_ =
+    mapped_list_op("aten::_foreach_clamp_max_", "every tensor = min(self, scalar); NaN stays",
+                   clamp_reference<false>, [] { return std::vector<Sample>{list_sample({0.5})}; });
 
 constinit const OpDef kAmpNonFiniteCheckAndUnscale_{
     .name = "aten::_amp_foreach_non_finite_check_and_unscale_",

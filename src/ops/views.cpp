@@ -92,6 +92,19 @@ std::vector<Sample> view_samples() {
           {.in = {{.sizes = {0, 3}}}, .attrs = {Dims{3, 0}}}};
 }
 
+constexpr OpDef view_op(std::string_view name, std::string_view doc) {
+  return {.name = name,
+          .schema = "(Tensor self, SymInt[] size)",
+          .doc = doc,
+          .kind = OpKind::view,
+          .compose = compose_view,
+          .flops = flops_per_element<0>,
+          .bytes = no_bytes,
+          .vjp = view_vjp,
+          .reference = view_reference,
+          .samples = view_samples};
+}
+
 // Sizes after expanding; -1 keeps a size.
 Dims expanded_sizes(const Call& call) {
   const Dims& from = call.in[0].sizes();
@@ -184,28 +197,10 @@ constinit const OpDef kT{
                                      {.in = {{.sizes = {0, 3}}}}};
         }};
 
-constinit const OpDef kView{
-    .name = "aten::view",
-    .schema = "(Tensor self, SymInt[] size)",
-    .doc = "a view with other sizes, where the strides allow it; one size may be -1",
-    .kind = OpKind::view,
-    .compose = compose_view,
-    .flops = flops_per_element<0>,
-    .bytes = no_bytes,
-    .vjp = view_vjp,
-    .reference = view_reference,
-    .samples = view_samples};
-
-constinit const OpDef kUnsafeView{.name = "aten::_unsafe_view",
-                                  .schema = "(Tensor self, SymInt[] size)",
-                                  .doc = "view, of a tensor that nobody else holds",
-                                  .kind = OpKind::view,
-                                  .compose = compose_view,
-                                  .flops = flops_per_element<0>,
-                                  .bytes = no_bytes,
-                                  .vjp = view_vjp,
-                                  .reference = view_reference,
-                                  .samples = view_samples};
+constinit const OpDef kView = view_op(
+    "aten::view", "a view with other sizes, where the strides allow it; one size may be -1");
+constinit const OpDef kUnsafeView =
+    view_op("aten::_unsafe_view", "view, of a tensor that nobody else holds");
 
 constinit const OpDef kExpand{
     .name = "aten::expand",

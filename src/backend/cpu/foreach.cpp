@@ -101,10 +101,11 @@ void run_mul(const Call& call) {
   map_tiles(call, [&](float* x, size_t n) { scale(x, factor, x, n); });
 }
 
-void run_clamp(const Call& call, bool is_min) {
+template <bool kMin>
+void run_clamp(const Call& call) {
   const auto bound = static_cast<float>(call.attr<double>(0));
-  const float low = is_min ? bound : -HUGE_VALF;
-  const float high = is_min ? HUGE_VALF : bound;
+  const float low = kMin ? bound : -HUGE_VALF;
+  const float high = kMin ? HUGE_VALF : bound;
   const auto clamp = simd::gradient_kernels().clamp;
   map_tiles(call, [&](float* x, size_t n) { clamp(x, low, high, x, n); });
 }
@@ -127,27 +128,15 @@ void run_check(const Call& call) {
   if (!all_finite) store_element(found.dtype(), found.data(), 0, 1);
 }
 
-constexpr Kernel kNormKernels[] = {
-    {"foreach_norm", decline_norm, run_norm,
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "foreach_norm"); }}};
-constexpr Kernel kMulKernels[] = {
-    {"foreach_mul", decline_lists, run_mul,
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "foreach_mul"); }}};
-constexpr Kernel kClampMinKernels[] = {
-    {"foreach_clamp_min", decline_lists, [](const Call& c) { run_clamp(c, true); },
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "foreach_clamp_min"); }}};
-constexpr Kernel kClampMaxKernels[] = {
-    {"foreach_clamp_max", decline_lists, [](const Call& c) { run_clamp(c, false); },
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "foreach_clamp_max"); }}};
-constexpr Kernel kCheckKernels[] = {
-    {"non_finite_check_and_unscale", decline_lists, run_check,
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "non_finite_check_and_unscale"); }}};
-
-constexpr KernelList kForeachLists[] = {{&kForeachNorm, kNormKernels},
-                                        {&kForeachMul_, kMulKernels},
-                                        {&kForeachClampMin_, kClampMinKernels},
-                                        {&kForeachClampMax_, kClampMaxKernels},
-                                        {&kAmpNonFiniteCheckAndUnscale_, kCheckKernels}};
+constexpr KernelList kForeachLists[] = {
+    {&kForeachNorm, kOnly<"foreach_norm", decline_norm, run_norm, describe_lists>},
+    {&kForeachMul_, kOnly<"foreach_mul", decline_lists, run_mul, describe_lists>},
+    {&kForeachClampMin_,
+     kOnly<"foreach_clamp_min", decline_lists, run_clamp<true>, describe_lists>},
+    {&kForeachClampMax_,
+     kOnly<"foreach_clamp_max", decline_lists, run_clamp<false>, describe_lists>},
+    {&kAmpNonFiniteCheckAndUnscale_,
+     kOnly<"non_finite_check_and_unscale", decline_lists, run_check, describe_lists>}};
 
 }  // namespace
 

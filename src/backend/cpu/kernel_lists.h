@@ -29,4 +29,11 @@ std::span<const KernelList> bernoulli_lists();      // bernoulli.cpp
 // "epi_avx512_gelu_tanh_bf16": level in use, what it computes, element type.
 ShortText kernel_name(std::string_view what, DType dtype);
 
+// The kernel of an op that has one, described by its own word.
+template <KernelWord kWord, const char* (*kDecline)(const Call&), void (*kRun)(const Call&),
+          void (*kDescribe)(const Call&, KernelInfo&, const char*)>
+inline constexpr Kernel kOnly[] = {{kWord.text, kDecline, kRun, [](const Call& c, KernelInfo& i) {
+                                      kDescribe(c, i, kWord.text);
+                                    }}};
+
 }  // namespace epilogue::cpu

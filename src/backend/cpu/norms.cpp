@@ -139,8 +139,9 @@ float statistic(const Tensor& t, int64_t row) {
 }
 
 // mean and rstd come from the forward pass, row-major.
-const char* decline_backward(const Call& call, std::initializer_list<size_t> statistics) {
-  for (const size_t i : statistics)
+template <size_t... kStatistics>
+const char* decline_backward(const Call& call) {
+  for (const size_t i : {kStatistics...})
     if (!call.in[i].is_contiguous()) return "needs contiguous mean and rstd";
   return decline_row_norm(call);
 }
@@ -192,28 +193,13 @@ void describe_backward(const Call& call, KernelInfo& info, const char* what) {
   describe_items(info, chunks.count, 1, x.size(), chunks.rows);
 }
 
-constexpr Kernel kLayerNormKernels[] = {
-    {"layer_norm", decline_row_norm, run_layer_norm,
-     [](const Call& c, KernelInfo& i) { describe_row_norm(c, i, "layer_norm"); }}};
-constexpr Kernel kRmsNormKernels[] = {
-    {"rms_norm", decline_row_norm, run_rms_norm,
-     [](const Call& c, KernelInfo& i) { describe_row_norm(c, i, "rms_norm"); }}};
-constexpr Kernel kLayerNormBackwardKernels[] = {
-    {"layer_norm_backward",
-     [](const Call& c) {
-       return decline_backward(c, {2, 3});
-     },
-     run_layer_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe_backward(c, i, "layer_norm_backward"); }}};
-constexpr Kernel kRmsNormBackwardKernels[] = {
-    {"rms_norm_backward", [](const Call& c) { return decline_backward(c, {2}); },
-     run_rms_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe_backward(c, i, "rms_norm_backward"); }}};
-
-constexpr KernelList kNormLists[] = {{&kNativeLayerNorm, kLayerNormKernels},
-                                     {&kFusedRmsNorm, kRmsNormKernels},
-                                     {&kNativeLayerNormBackward, kLayerNormBackwardKernels},
-                                     {&kFusedRmsNormBackward, kRmsNormBackwardKernels}};
+constexpr KernelList kNormLists[] = {
+    {&kNativeLayerNorm, kOnly<"layer_norm", decline_row_norm, run_layer_norm, describe_row_norm>},
+    {&kFusedRmsNorm, kOnly<"rms_norm", decline_row_norm, run_rms_norm, describe_row_norm>},
+    {&kNativeLayerNormBackward, kOnly<"layer_norm_backward", decline_backward<2, 3>,
+                                      run_layer_norm_backward, describe_backward>},
+    {&kFusedRmsNormBackward,
+     kOnly<"rms_norm_backward", decline_backward<2>, run_rms_norm_backward, describe_backward>}};
 
 }  // namespace
 

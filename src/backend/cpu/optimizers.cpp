@@ -48,13 +48,14 @@ simd::AdamScalars adam_scalars(const Call& call, const ListCall& lists, size_t i
           .eps = f(a.eps)};
 }
 
-void run_adam(const Call& call, bool decoupled) {
+template <bool kDecoupled>
+void run_adam(const Call& call) {
   if (found_inf(call)) return;
   const ListCall lists(call);
   std::vector<simd::AdamScalars> scalars;
   scalars.reserve(lists.size());
   for (size_t i = 0; i < lists.size(); ++i)
-    scalars.push_back(adam_scalars(call, lists, i, decoupled));
+    scalars.push_back(adam_scalars(call, lists, i, kDecoupled));
   const auto& kernels = simd::optimizer_kernels();
   const simd::AdamKernel kernel = kernel_for(lists.at(0, 0).dtype(), copy_dtype(lists, kAdamCopies),
                                              kernels.adam_f32, kernels.adam_low);
@@ -101,18 +102,10 @@ void run_sgd(const Call& call) {
 const char* decline_adam(const Call& call) { return decline_copies(call, kAdamCopies); }
 const char* decline_sgd(const Call& call) { return decline_copies(call, kSgdCopies); }
 
-constexpr Kernel kAdamKernels[] = {
-    {"fused_adam", decline_adam, [](const Call& c) { run_adam(c, false); },
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "fused_adam"); }}};
-constexpr Kernel kAdamWKernels[] = {
-    {"fused_adamw", decline_adam, [](const Call& c) { run_adam(c, true); },
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "fused_adamw"); }}};
-constexpr Kernel kSgdKernels[] = {
-    {"fused_sgd", decline_sgd, run_sgd,
-     [](const Call& c, KernelInfo& i) { describe_lists(c, i, "fused_sgd"); }}};
-
 constexpr KernelList kOptimizerLists[] = {
-    {&kFusedAdam_, kAdamKernels}, {&kFusedAdamW_, kAdamWKernels}, {&kFusedSgd_, kSgdKernels}};
+    {&kFusedAdam_, kOnly<"fused_adam", decline_adam, run_adam<false>, describe_lists>},
+    {&kFusedAdamW_, kOnly<"fused_adamw", decline_adam, run_adam<true>, describe_lists>},
+    {&kFusedSgd_, kOnly<"fused_sgd", decline_sgd, run_sgd, describe_lists>}};
 
 }  // namespace
 

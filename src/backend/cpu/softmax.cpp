@@ -17,38 +17,33 @@ const char* decline_softmax(const Call& call) {
 using Forward = void (*)(const float* x, float* y, size_t n);
 using Backward = void (*)(const float* dy, const float* y, float* dx, size_t n);
 
-void run_softmax(const Call& call, Forward kernel) {
-  for_each_line<1>(call, [kernel](const auto& in, float* y, int64_t n) {
-    kernel(in[0], y, static_cast<size_t>(n));
-  });
+template <Forward simd::RowKernels::*kKernel>
+void run_softmax(const Call& call) {
+  for_each_line<1>(call,
+                   [kernel = simd::row_kernels().*kKernel](const auto& in, float* y, int64_t n) {
+                     kernel(in[0], y, static_cast<size_t>(n));
+                   });
 }
 
-void run_softmax_backward(const Call& call, Backward kernel) {
-  for_each_line<2>(call, [kernel](const auto& in, float* dx, int64_t n) {
-    kernel(in[0], in[1], dx, static_cast<size_t>(n));
-  });
+template <Backward simd::RowKernels::*kKernel>
+void run_softmax_backward(const Call& call) {
+  for_each_line<2>(call,
+                   [kernel = simd::row_kernels().*kKernel](const auto& in, float* dx, int64_t n) {
+                     kernel(in[0], in[1], dx, static_cast<size_t>(n));
+                   });
 }
 
-constexpr Kernel kSoftmaxKernels[] = {
-    {"softmax", decline_softmax, [](const Call& c) { run_softmax(c, simd::row_kernels().softmax); },
-     [](const Call& c, KernelInfo& i) { describe_lines(c, i, "softmax"); }}};
-constexpr Kernel kLogSoftmaxKernels[] = {
-    {"log_softmax", decline_softmax,
-     [](const Call& c) { run_softmax(c, simd::row_kernels().log_softmax); },
-     [](const Call& c, KernelInfo& i) { describe_lines(c, i, "log_softmax"); }}};
-constexpr Kernel kSoftmaxBackwardKernels[] = {
-    {"softmax_backward", decline_softmax,
-     [](const Call& c) { run_softmax_backward(c, simd::row_kernels().softmax_backward); },
-     [](const Call& c, KernelInfo& i) { describe_lines(c, i, "softmax_backward"); }}};
-constexpr Kernel kLogSoftmaxBackwardKernels[] = {
-    {"log_softmax_backward", decline_softmax,
-     [](const Call& c) { run_softmax_backward(c, simd::row_kernels().log_softmax_backward); },
-     [](const Call& c, KernelInfo& i) { describe_lines(c, i, "log_softmax_backward"); }}};
-
-constexpr KernelList kSoftmaxLists[] = {{&kSoftmaxUnit, kSoftmaxKernels},
-                                        {&kLogSoftmaxUnit, kLogSoftmaxKernels},
-                                        {&kSoftmaxBackward, kSoftmaxBackwardKernels},
-                                        {&kLogSoftmaxBackward, kLogSoftmaxBackwardKernels}};
+using simd::RowKernels;
+constexpr KernelList kSoftmaxLists[] = {
+    {&kSoftmaxUnit,
+     kOnly<"softmax", decline_softmax, run_softmax<&RowKernels::softmax>, describe_lines>},
+    {&kLogSoftmaxUnit,
+     kOnly<"log_softmax", decline_softmax, run_softmax<&RowKernels::log_softmax>, describe_lines>},
+    {&kSoftmaxBackward, kOnly<"softmax_backward", decline_softmax,
+                              run_softmax_backward<&RowKernels::softmax_backward>, describe_lines>},
+    {&kLogSoftmaxBackward,
+     kOnly<"log_softmax_backward", decline_softmax,
+           run_softmax_backward<&RowKernels::log_softmax_backward>, describe_lines>}};
 
 }  // namespace
 

@@ -54,33 +54,20 @@ void describe_copy(const Call& call, KernelInfo& info) {
   const bool casts = call.in.back().dtype() != call.out[0].dtype();
   info.name = kernel_name(casts ? "cast" : "copy", call.out[0].dtype());
 }
-void describe_fill(const Call& call, KernelInfo& info) {
-  info.name = kernel_name("fill", call.out[0].dtype());
-}
-void describe_cat(const Call& call, KernelInfo& info) {
-  info.name = kernel_name("cat", call.out[0].dtype());
-}
-void describe_slice_backward(const Call& call, KernelInfo& info) {
-  info.name = kernel_name("slice_backward", call.out[0].dtype());
-}
 
 const Kernel kCopy[] = {{"cuda", take_all, run_copy, describe_copy}};
-const Kernel kCatKernels[] = {{"cuda", take_all, run_cat, describe_cat}};
-const Kernel kSliceBackwardKernels[] = {
-    {"cuda", take_all, run_slice_backward, describe_slice_backward}};
-const Kernel kFillKernels[] = {{"cuda", take_all, run_fill, describe_fill}};
-const Kernel kZeroKernels[] = {{"cuda", take_all, run_zero, describe_fill}};
 
 }  // namespace
 
 std::span<const KernelList> copy_lists() {
-  static const KernelList kLists[] = {{&kClone, kCopy},
-                                      {&kToCopy, kCopy},
-                                      {&kCopy_, kCopy},
-                                      {&kCat, kCatKernels},
-                                      {&kFill_, kFillKernels},
-                                      {&kZero_, kZeroKernels},
-                                      {&kSliceBackward, kSliceBackwardKernels}};
+  static const KernelList kLists[] = {
+      {&kClone, kCopy},
+      {&kToCopy, kCopy},
+      {&kCopy_, kCopy},
+      {&kCat, kOnly<"cat", take_all, run_cat>},
+      {&kFill_, kOnly<"fill", take_all, run_fill>},
+      {&kZero_, kOnly<"fill", take_all, run_zero>},
+      {&kSliceBackward, kOnly<"slice_backward", take_all, run_slice_backward>}};
   return kLists;
 }
 

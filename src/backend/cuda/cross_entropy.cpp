@@ -56,21 +56,13 @@ void run_cross_entropy_backward(const Call& call) {
   check(launch_cross_entropy_backward(c, Runtime::get().stream()), "cross_entropy_backward");
 }
 
-const Kernel kCrossEntropyKernels[] = {
-    {"cuda", decline_cross_entropy, run_cross_entropy, [](const Call& c, KernelInfo& info) {
-       info.name = kernel_name("cross_entropy", c.in[0].dtype());
-     }}};
-const Kernel kCrossEntropyBackwardKernels[] = {
-    {"cuda", decline_cross_entropy_backward, run_cross_entropy_backward,
-     [](const Call& c, KernelInfo& info) {
-       info.name = kernel_name("cross_entropy_backward", c.in[1].dtype());
-     }}};
-
 }  // namespace
 
 std::span<const KernelList> cross_entropy_lists() {
-  static const KernelList kLists[] = {{&kCrossEntropyForward, kCrossEntropyKernels},
-                                      {&kCrossEntropyBackward, kCrossEntropyBackwardKernels}};
+  static const KernelList kLists[] = {
+      {&kCrossEntropyForward, kOnly<"cross_entropy", decline_cross_entropy, run_cross_entropy, 0>},
+      {&kCrossEntropyBackward, kOnly<"cross_entropy_backward", decline_cross_entropy_backward,
+                                     run_cross_entropy_backward, 1>}};
   return kLists;
 }
 

@@ -52,34 +52,16 @@ void run_norm(const Call& call) {
   }
 }
 
-void describe_as(std::string_view what, const Call& call, KernelInfo& info) {
-  info.name = kernel_name(what, call.in[0].dtype());
-}
-
-const Kernel kNormKernels[] = {{"cuda", decline_norm, run_norm, [](const Call& c, KernelInfo& i) {
-                                  describe_as("foreach_norm", c, i);
-                                }}};
-const Kernel kMulKernels[] = {{"cuda", decline_lists, run_mul, [](const Call& c, KernelInfo& i) {
-                                 describe_as("foreach_mul", c, i);
-                               }}};
-const Kernel kClampMinKernels[] = {
-    {"cuda", decline_lists, run_clamp_min,
-     [](const Call& c, KernelInfo& i) { describe_as("foreach_clamp_min", c, i); }}};
-const Kernel kClampMaxKernels[] = {
-    {"cuda", decline_lists, run_clamp_max,
-     [](const Call& c, KernelInfo& i) { describe_as("foreach_clamp_max", c, i); }}};
-const Kernel kUnscaleKernels[] = {
-    {"cuda", decline_lists, run_unscale,
-     [](const Call& c, KernelInfo& i) { describe_as("non_finite_check_and_unscale", c, i); }}};
-
 }  // namespace
 
 std::span<const KernelList> gradient_lists() {
-  static const KernelList kLists[] = {{&kForeachNorm, kNormKernels},
-                                      {&kForeachMul_, kMulKernels},
-                                      {&kForeachClampMin_, kClampMinKernels},
-                                      {&kForeachClampMax_, kClampMaxKernels},
-                                      {&kAmpNonFiniteCheckAndUnscale_, kUnscaleKernels}};
+  static const KernelList kLists[] = {
+      {&kForeachNorm, kOnly<"foreach_norm", decline_norm, run_norm, 0>},
+      {&kForeachMul_, kOnly<"foreach_mul", decline_lists, run_mul, 0>},
+      {&kForeachClampMin_, kOnly<"foreach_clamp_min", decline_lists, run_clamp_min, 0>},
+      {&kForeachClampMax_, kOnly<"foreach_clamp_max", decline_lists, run_clamp_max, 0>},
+      {&kAmpNonFiniteCheckAndUnscale_,
+       kOnly<"non_finite_check_and_unscale", decline_lists, run_unscale, 0>}};
   return kLists;
 }
 

@@ -22,4 +22,12 @@ std::span<const KernelList> optimizer_lists();      // optimizers.cpp
 // "epi_cuda_gelu_tanh_bf16": how a kernel is called where no tracer of the device names it.
 ShortText kernel_name(std::string_view what, DType dtype);
 
+// The kernel of an op that has one. Its name ends with the dtype of the result, or of input kInput.
+template <KernelWord kWord, const char* (*kDecline)(const Call&), void (*kRun)(const Call&),
+          int kInput = -1>
+inline constexpr Kernel kOnly[] = {
+    {"cuda", kDecline, kRun, [](const Call& call, KernelInfo& info) {
+       info.name = kernel_name(kWord.text, (kInput < 0 ? call.out[0] : call.in[kInput]).dtype());
+     }}};
+
 }  // namespace epilogue::cuda

@@ -43,20 +43,12 @@ void run_loss_backward(const Call& call) {
   check(launch_nll_backward(c, Runtime::get().stream()), "nll_loss_backward");
 }
 
-const Kernel kLossKernels[] = {
-    {"cuda", decline_loss, run_loss, [](const Call& c, KernelInfo& info) {
-       info.name = kernel_name("nll_loss", c.out[0].dtype());
-     }}};
-const Kernel kLossBackwardKernels[] = {
-    {"cuda", decline_loss_backward, run_loss_backward, [](const Call& c, KernelInfo& info) {
-       info.name = kernel_name("nll_loss_backward", c.out[0].dtype());
-     }}};
-
 }  // namespace
 
 std::span<const KernelList> loss_lists() {
-  static const KernelList kLists[] = {{&kNllLossForward, kLossKernels},
-                                      {&kNllLossBackward, kLossBackwardKernels}};
+  static const KernelList kLists[] = {
+      {&kNllLossForward, kOnly<"nll_loss", decline_loss, run_loss>},
+      {&kNllLossBackward, kOnly<"nll_loss_backward", decline_loss_backward, run_loss_backward>}};
   return kLists;
 }
 

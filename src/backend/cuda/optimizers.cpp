@@ -51,16 +51,6 @@ void run_sgd(const Call& call) {
 const char* decline_adam(const Call& call) { return decline_copies(call, kAdamCopies); }
 const char* decline_sgd(const Call& call) { return decline_copies(call, kSgdCopies); }
 
-const Kernel kAdamKernels[] = {
-    {"cuda", decline_adam, run_adam<false>,
-     [](const Call& c, KernelInfo& i) { i.name = kernel_name("fused_adam", c.in[0].dtype()); }}};
-const Kernel kAdamWKernels[] = {
-    {"cuda", decline_adam, run_adam<true>,
-     [](const Call& c, KernelInfo& i) { i.name = kernel_name("fused_adamw", c.in[0].dtype()); }}};
-const Kernel kSgdKernels[] = {{"cuda", decline_sgd, run_sgd, [](const Call& c, KernelInfo& i) {
-                                 i.name = kernel_name("fused_sgd", c.in[0].dtype());
-                               }}};
-
 }  // namespace
 
 AdamStep adam_step(const Call& call, bool decoupled) {
@@ -96,7 +86,9 @@ SgdStep sgd_step(const Call& call) {
 
 std::span<const KernelList> optimizer_lists() {
   static const KernelList kLists[] = {
-      {&kFusedAdam_, kAdamKernels}, {&kFusedAdamW_, kAdamWKernels}, {&kFusedSgd_, kSgdKernels}};
+      {&kFusedAdam_, kOnly<"fused_adam", decline_adam, run_adam<false>, 0>},
+      {&kFusedAdamW_, kOnly<"fused_adamw", decline_adam, run_adam<true>, 0>},
+      {&kFusedSgd_, kOnly<"fused_sgd", decline_sgd, run_sgd, 0>}};
   return kLists;
 }
 

@@ -32,12 +32,13 @@ void sum(const Tensor& a, const Tensor& b, const Dims& sizes, const Dims& dims, 
         "sum");
 }
 
-void run_reduction(const Call& call, bool is_mean) {
+template <bool kIsMean>
+void run_reduction(const Call& call) {
   const Dims& sizes = call.in[0].sizes();
   const Dims dims = normalize_dims(call.op, call.attr<Dims>(0), sizes.rank());
   int64_t n = 1;
   for (const int64_t d : dims) n *= sizes[static_cast<int>(d)];
-  sum(call.in[0], {}, sizes, dims, is_mean ? 1 / static_cast<double>(n) : 1, call.out[0]);
+  sum(call.in[0], {}, sizes, dims, kIsMean ? 1 / static_cast<double>(n) : 1, call.out[0]);
 }
 
 Dims all_dims(const Dims& sizes) {
@@ -68,30 +69,14 @@ void run_mse_backward(const Call& call) {
         "mse_loss_backward");
 }
 
-void describe_reduction(std::string_view what, const Call& call, KernelInfo& info) {
-  info.name = kernel_name(what, call.out[0].dtype());
-}
-
-const Kernel kSumKernels[] = {
-    {"cuda", decline_reduction, [](const Call& c) { run_reduction(c, false); },
-     [](const Call& c, KernelInfo& i) { describe_reduction("sum", c, i); }}};
-const Kernel kMeanKernels[] = {
-    {"cuda", decline_reduction, [](const Call& c) { run_reduction(c, true); },
-     [](const Call& c, KernelInfo& i) { describe_reduction("mean", c, i); }}};
-const Kernel kMseKernels[] = {
-    {"cuda", decline_reduction, run_mse,
-     [](const Call& c, KernelInfo& i) { describe_reduction("mse_loss", c, i); }}};
-const Kernel kMseBackwardKernels[] = {
-    {"cuda", decline_reduction, run_mse_backward,
-     [](const Call& c, KernelInfo& i) { describe_reduction("mse_loss_backward", c, i); }}};
-
 }  // namespace
 
 std::span<const KernelList> reduction_lists() {
-  static const KernelList kLists[] = {{&kSum, kSumKernels},
-                                      {&kMean, kMeanKernels},
-                                      {&kMseLoss, kMseKernels},
-                                      {&kMseLossBackward, kMseBackwardKernels}};
+  static const KernelList kLists[] = {
+      {&kSum, kOnly<"sum", decline_reduction, run_reduction<false>>},
+      {&kMean, kOnly<"mean", decline_reduction, run_reduction<true>>},
+      {&kMseLoss, kOnly<"mse_loss", decline_reduction, run_mse>},
+      {&kMseLossBackward, kOnly<"mse_loss_backward", decline_reduction, run_mse_backward>}};
   return kLists;
 }
 

@@ -156,46 +156,21 @@ const char* decline_layer_norm_backward(const Call& call) {
   return decline_norm_backward<2, 2>(call);
 }
 
-void describe_row(std::string_view what, const Call& call, KernelInfo& info) {
-  info.name = kernel_name(what, call.out[0].dtype());
-}
-
-const Kernel kSoftmaxKernels[] = {
-    {"cuda", decline_row, run_softmax<false>,
-     [](const Call& c, KernelInfo& i) { describe_row("softmax", c, i); }}};
-const Kernel kLogSoftmaxKernels[] = {
-    {"cuda", decline_row, run_softmax<true>,
-     [](const Call& c, KernelInfo& i) { describe_row("log_softmax", c, i); }}};
-const Kernel kSoftmaxBackwardKernels[] = {
-    {"cuda", decline_row, run_softmax_backward<false>,
-     [](const Call& c, KernelInfo& i) { describe_row("softmax_backward", c, i); }}};
-const Kernel kLogSoftmaxBackwardKernels[] = {
-    {"cuda", decline_row, run_softmax_backward<true>,
-     [](const Call& c, KernelInfo& i) { describe_row("log_softmax_backward", c, i); }}};
-const Kernel kLayerNormKernels[] = {
-    {"cuda", decline_row, run_layer_norm,
-     [](const Call& c, KernelInfo& i) { describe_row("layer_norm", c, i); }}};
-const Kernel kRmsNormKernels[] = {
-    {"cuda", decline_row, run_rms_norm,
-     [](const Call& c, KernelInfo& i) { describe_row("rms_norm", c, i); }}};
-const Kernel kLayerNormBackwardKernels[] = {
-    {"cuda", decline_layer_norm_backward, run_layer_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe_row("layer_norm_backward", c, i); }}};
-const Kernel kRmsNormBackwardKernels[] = {
-    {"cuda", decline_norm_backward<2, 1>, run_rms_norm_backward,
-     [](const Call& c, KernelInfo& i) { describe_row("rms_norm_backward", c, i); }}};
-
 }  // namespace
 
 std::span<const KernelList> row_lists() {
-  static const KernelList kLists[] = {{&kSoftmaxUnit, kSoftmaxKernels},
-                                      {&kLogSoftmaxUnit, kLogSoftmaxKernels},
-                                      {&kSoftmaxBackward, kSoftmaxBackwardKernels},
-                                      {&kLogSoftmaxBackward, kLogSoftmaxBackwardKernels},
-                                      {&kNativeLayerNorm, kLayerNormKernels},
-                                      {&kFusedRmsNorm, kRmsNormKernels},
-                                      {&kNativeLayerNormBackward, kLayerNormBackwardKernels},
-                                      {&kFusedRmsNormBackward, kRmsNormBackwardKernels}};
+  static const KernelList kLists[] = {
+      {&kSoftmaxUnit, kOnly<"softmax", decline_row, run_softmax<false>>},
+      {&kLogSoftmaxUnit, kOnly<"log_softmax", decline_row, run_softmax<true>>},
+      {&kSoftmaxBackward, kOnly<"softmax_backward", decline_row, run_softmax_backward<false>>},
+      {&kLogSoftmaxBackward,
+       kOnly<"log_softmax_backward", decline_row, run_softmax_backward<true>>},
+      {&kNativeLayerNorm, kOnly<"layer_norm", decline_row, run_layer_norm>},
+      {&kFusedRmsNorm, kOnly<"rms_norm", decline_row, run_rms_norm>},
+      {&kNativeLayerNormBackward,
+       kOnly<"layer_norm_backward", decline_layer_norm_backward, run_layer_norm_backward>},
+      {&kFusedRmsNormBackward,
+       kOnly<"rms_norm_backward", decline_norm_backward<2, 1>, run_rms_norm_backward>}};
   return kLists;
 }
 

@@ -75,6 +75,7 @@ std::string RankPages::path_to_report() const {
 
 std::vector<std::string> RankPages::relative_paths() const {
   std::vector<std::string> paths;
+  paths.reserve(pages_.size());
   for (const Page& page : pages_)
     paths.push_back(fs::path(folder_).filename().string() + "/" + page_name(page.rank));
   return paths;

@@ -130,6 +130,7 @@ class PartJoiner {
       folder.digests.ranks.push_back(std::move(digest));
     }
     std::vector<Failure> failures;
+    failures.reserve(left_out_.size());
     for (auto& [position, failure] : left_out_) failures.push_back(std::move(failure));
     const Status judged = judge_folder(folder_, failures, folder, hooks);
     if (!judged) return judged.failure();

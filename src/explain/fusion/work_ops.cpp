@@ -317,6 +317,22 @@ std::vector<PartView> part_views(const Trace& trace, const std::vector<WorkOp>& 
   return parts;
 }
 
+// What the arguments of an op say, which lie in `inputs`.
+void take_inputs(const Trace& trace, uint32_t inputs, Shapes& shapes, WorkOp& op) {
+  const bool is_product = op.op_class == OpClass::gemm;
+  shapes.set(op, inputs);
+  // No kernel for dense matrices runs it, and none takes over its write-back.
+  if (is_product && has_sparse(trace.inputs[inputs])) op.op_class = OpClass::unknown;
+}
+
+void sort_by_start(const Trace& trace, std::vector<WorkOp>& ops) {
+  sort_runs(ops, [&](const WorkOp& a, const WorkOp& b) {
+    const Event& x = trace.events[a.event];
+    const Event& y = trace.events[b.event];
+    return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);
+  });
+}
+
 }  // namespace
 
 WorkOps work_ops(const Trace& trace, const Links& links) {
@@ -369,18 +385,11 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
     if (const OpArgs* args = trace.op_args(e);
         args != nullptr && args->inputs < trace.inputs.size()) {
       result.has_shapes = true;
-      shapes.set(op, args->inputs);
-      // No kernel for dense matrices runs it, and none takes over its write-back.
-      if (kind == OpClass::gemm && has_sparse(trace.inputs[args->inputs]))
-        op.op_class = OpClass::unknown;
+      take_inputs(trace, args->inputs, shapes, op);
     }
     result.ops.push_back(op);
   }
-  sort_runs(result.ops, [&](const WorkOp& a, const WorkOp& b) {
-    const Event& x = trace.events[a.event];
-    const Event& y = trace.events[b.event];
-    return std::tie(x.pid, x.tid, x.ts_ns, a.event) < std::tie(y.pid, y.tid, y.ts_ns, b.event);
-  });
+  sort_by_start(trace, result.ops);
   if (result.has_shapes) result.parts = part_views(trace, result.ops);
   return result;
 }

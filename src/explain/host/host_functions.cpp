@@ -138,91 +138,96 @@ std::vector<HostFunction> functions_within(const Trace& trace, int32_t pid, int6
   return list;
 }
 
+namespace {
+
+struct FunctionRemedy {
+  std::string_view part;  // of the function's file or name
+  std::string_view remedy;
+};
+constexpr std::string_view kSave =
+    "save every N steps, or copy the state and write it in the background "
+    "(torch.distributed.checkpoint.async_save)";
+constexpr std::string_view kLog = "log every N steps, outside of the step";
+constexpr std::string_view kObjects =
+    "send tensors, not objects: all_gather, all_reduce or broadcast of stacked tensors pickles "
+    "nothing";
+constexpr std::string_view kCollect =
+    "no garbage collection in the step: gc.freeze() after the start, gc.collect() every N steps";
+constexpr std::string_view kDecode = "do it in the data loader's workers (num_workers)";
+constexpr std::string_view kDraw =
+    "draw all numbers of the batch in one call (torch.randint, torch.rand), and draw those again "
+    "that a mask refuses";
+constexpr std::string_view kRead =
+    "read only the part that is used (seek, frame_offset and num_frames, a memory map), in the "
+    "data loader's workers; what is read again can stay in memory";
+constexpr FunctionRemedy kRemedies[] = {
+    {"wave.py", kRead},
+    {"soundfile", kRead},
+    {"h5py", kRead},
+    {"numpy/lib/_npyio", kRead},
+    {"numpy/lib/npyio", kRead},
+    {"readframes", kRead},
+    {"built-in method read of", kRead},
+    {"built-in method randint of", kDraw},
+    {"built-in method choice of", kDraw},
+    {"numpy.random", kDraw},
+    {"deepcopy", "copy what is needed alone, and not in every step"},
+    {"re/__init__.py", kDecode},
+    {"html/", kDecode},
+    {"xml/", kDecode},
+    {"hashlib", kDecode},
+    {"datetime", kDecode},
+    {"_legacy_load", kObjects},
+    {"_reduce_ex_internal", kObjects},
+    {"_weights_only_unpickler", "load weights once, when the program starts, and keep the model"},
+    {"torch/serialization.py", kSave},
+    {"checkpoint", kSave},
+    {"_tensor_str.py", kLog},
+    {"logging/", kLog},
+    {"tensorboard", kLog},
+    {"json/", "write it every N steps, outside of the step"},
+    {"numpy/",
+     "do it in PyTorch on the whole batch (vectorised), or once, in the data loader's workers"},
+    {"PIL/", kDecode},
+    {"cv2", kDecode},
+    {"tokeniz", kDecode},
+    {"pandas/", kDecode},
+    {"copy.py", "copy what is needed alone, and not in every step"},
+    {"_object", kObjects},
+    {"pickle", kObjects},
+    {"anomaly_mode", "turn anomaly detection off (torch.autograd.set_detect_anomaly(False))"},
+    {"traceback.py", "no tracebacks in the step; torch.autograd.set_detect_anomaly(False)"},
+    {"built-in function collect>", kCollect},
+    {"built-in function sleep>", "wait for an event, not for a time"},
+    {": state_dict",
+     "call state_dict() once, not in a loop over its keys: each call builds the whole "
+     "dictionary; averages of weights by torch._foreach_lerp_ on lists of the parameters"},
+    {"empty_cache", "the allocator reuses its memory: no empty_cache() in the step"},
+    {"subprocess", "start no process in the step"},
+    {"wandb", kLog},
+    {"mlflow", kLog},
+    {"tqdm", "refresh the progress bar less often (mininterval, miniters)"},
+    {"built-in function print", kLog},
+    {"matplotlib", kLog},
+    {"sklearn/",
+     "compute metrics every N steps, on collected tensors (torchmetrics), or in another process"},
+    {"scipy/", "do it in PyTorch on the whole batch, or once, in the data loader's workers"},
+    {"networkx", "build the graph once, outside of the step, and keep its edges as tensors"},
+    {"_utils/collate.py", kDecode},
+    {"torchvision/transforms", kDecode},
+    {"torchaudio/", kDecode},
+    {"zipfile", kDecode},
+    {"gzip", kDecode},
+    {"csv", kDecode},
+    {"io.open", kDecode},
+    {"torch/random.py", ""},
+    {"random.py", kDraw},
+};
+
+}  // namespace
+
 std::string_view remedy_of_function(std::string_view name) {
-  struct Row {
-    std::string_view part;  // of the function's file or name
-    std::string_view remedy;
-  };
-  constexpr std::string_view kSave =
-      "save every N steps, or copy the state and write it in the background "
-      "(torch.distributed.checkpoint.async_save)";
-  constexpr std::string_view kLog = "log every N steps, outside of the step";
-  constexpr std::string_view kObjects =
-      "send tensors, not objects: all_gather, all_reduce or broadcast of stacked tensors pickles "
-      "nothing";
-  constexpr std::string_view kCollect =
-      "no garbage collection in the step: gc.freeze() after the start, gc.collect() every N steps";
-  constexpr std::string_view kDecode = "do it in the data loader's workers (num_workers)";
-  constexpr std::string_view kDraw =
-      "draw all numbers of the batch in one call (torch.randint, torch.rand), and draw those again "
-      "that a mask refuses";
-  constexpr std::string_view kRead =
-      "read only the part that is used (seek, frame_offset and num_frames, a memory map), in the "
-      "data loader's workers; what is read again can stay in memory";
-  constexpr Row kRows[] = {
-      {"wave.py", kRead},
-      {"soundfile", kRead},
-      {"h5py", kRead},
-      {"numpy/lib/_npyio", kRead},
-      {"numpy/lib/npyio", kRead},
-      {"readframes", kRead},
-      {"built-in method read of", kRead},
-      {"built-in method randint of", kDraw},
-      {"built-in method choice of", kDraw},
-      {"numpy.random", kDraw},
-      {"deepcopy", "copy what is needed alone, and not in every step"},
-      {"re/__init__.py", kDecode},
-      {"html/", kDecode},
-      {"xml/", kDecode},
-      {"hashlib", kDecode},
-      {"datetime", kDecode},
-      {"_legacy_load", kObjects},
-      {"_reduce_ex_internal", kObjects},
-      {"_weights_only_unpickler", "load weights once, when the program starts, and keep the model"},
-      {"torch/serialization.py", kSave},
-      {"checkpoint", kSave},
-      {"_tensor_str.py", kLog},
-      {"logging/", kLog},
-      {"tensorboard", kLog},
-      {"json/", "write it every N steps, outside of the step"},
-      {"numpy/",
-       "do it in PyTorch on the whole batch (vectorised), or once, in the data loader's workers"},
-      {"PIL/", kDecode},
-      {"cv2", kDecode},
-      {"tokeniz", kDecode},
-      {"pandas/", kDecode},
-      {"copy.py", "copy what is needed alone, and not in every step"},
-      {"_object", kObjects},
-      {"pickle", kObjects},
-      {"anomaly_mode", "turn anomaly detection off (torch.autograd.set_detect_anomaly(False))"},
-      {"traceback.py", "no tracebacks in the step; torch.autograd.set_detect_anomaly(False)"},
-      {"built-in function collect>", kCollect},
-      {"built-in function sleep>", "wait for an event, not for a time"},
-      {": state_dict",
-       "call state_dict() once, not in a loop over its keys: each call builds the whole "
-       "dictionary; averages of weights by torch._foreach_lerp_ on lists of the parameters"},
-      {"empty_cache", "the allocator reuses its memory: no empty_cache() in the step"},
-      {"subprocess", "start no process in the step"},
-      {"wandb", kLog},
-      {"mlflow", kLog},
-      {"tqdm", "refresh the progress bar less often (mininterval, miniters)"},
-      {"built-in function print", kLog},
-      {"matplotlib", kLog},
-      {"sklearn/",
-       "compute metrics every N steps, on collected tensors (torchmetrics), or in another process"},
-      {"scipy/", "do it in PyTorch on the whole batch, or once, in the data loader's workers"},
-      {"networkx", "build the graph once, outside of the step, and keep its edges as tensors"},
-      {"_utils/collate.py", kDecode},
-      {"torchvision/transforms", kDecode},
-      {"torchaudio/", kDecode},
-      {"zipfile", kDecode},
-      {"gzip", kDecode},
-      {"csv", kDecode},
-      {"io.open", kDecode},
-      {"torch/random.py", ""},
-      {"random.py", kDraw},
-  };
-  for (const Row& row : kRows)
+  for (const FunctionRemedy& row : kRemedies)
     if (name.find(row.part) != std::string_view::npos) return row.remedy;
   return {};
 }

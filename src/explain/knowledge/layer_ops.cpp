@@ -5,6 +5,25 @@
 namespace epilogue::trace {
 namespace {
 
+// Texts of several rows.
+constexpr std::string_view kOneBatch = "run all sequences as one padded or packed batch";
+constexpr std::string_view kOneBmm = "stack the operands: one bmm or einsum computes all of them";
+constexpr std::string_view kOneProduct =
+    "stack the operands: one mm, bmm or einsum computes all of them";
+constexpr std::string_view kSmallBatch =
+    "steps depend on each other: a small batch leaves the hardware idle";
+constexpr std::string_view kLargerBatches =
+    "larger batches, sequences of like length packed together; the fused nn.LSTM or nn.GRU, not a "
+    "loop of cells";
+constexpr std::string_view kBatchedNms =
+    "torchvision.ops.batched_nms takes the classes or images together";
+constexpr std::string_view kReshapedProduct =
+    "one mm of reshaped operands if one side is shared; scaled_dot_product_attention if it is "
+    "attention; order a chain of products by their sizes";
+constexpr std::string_view kFusedLoss =
+    "scaled_dot_product_attention; cross_entropy on logits; for a large vocabulary a chunked or "
+    "fused linear-cross-entropy";
+
 constexpr OpKnowledge kLayerOps[] = {
     // --- Products ------------------------------------------------------------------------
     {"matrix products", "mm addmm matmul linear _addmm_activation linalg_matmul", OpCost::flops,
@@ -15,28 +34,20 @@ constexpr OpKnowledge kLayerOps[] = {
      "that are multiples of 8; quantised weights for decoding; leave out rows that nothing reads "
      "(padding, positions that the loss ignores), keep factors of low rank apart, and compute once "
      "what does not change between steps",
-     OpRole::main, "stack the operands: one mm, bmm or einsum computes all of them",
-     OpSign::one_hot, true},
+     OpRole::main, kOneProduct, OpSign::one_hot, true},
     {"products of a matrix and a vector", "addmv mv", OpCost::flops, 0.074, OpFuses::epilogue,
      "weights are read for one row: the memory's rate limits it",
      "run more rows per call; weights of 8 or 4 bits are read in less time", OpRole::main,
-     "stack the operands: one mm, bmm or einsum computes all of them", OpSign::none, true},
+     kOneProduct, OpSign::none, true},
     {"products of vectors", "dot vdot inner linalg_vecdot addr ger outer", OpCost::flops, 0.11,
      OpFuses::epilogue, "many short vectors are multiplied one by one",
-     "stack them: one mm, bmm or einsum", OpRole::main,
-     "stack the operands: one mm, bmm or einsum computes all of them"},
+     "stack them: one mm, bmm or einsum", OpRole::main, kOneProduct},
     {"batched products", "bmm baddbmm addbmm", OpCost::flops, 0.016, OpFuses::epilogue,
      "a batch of small matrices, or operands that are expanded or transposed first",
-     "one mm of reshaped operands if one side is shared; scaled_dot_product_attention if it is "
-     "attention; order a chain of products by their sizes",
-     OpRole::main, "stack the operands: one bmm or einsum computes all of them", OpSign::one_hot,
-     true},
+     kReshapedProduct, OpRole::main, kOneBmm, OpSign::one_hot, true},
     {"products by subscripts", "einsum tensordot", OpCost::flops, 0.014, OpFuses::epilogue,
      "a batch of small matrices, or operands that are expanded or transposed first",
-     "one mm of reshaped operands if one side is shared; scaled_dot_product_attention if it is "
-     "attention; order a chain of products by their sizes",
-     OpRole::main, "stack the operands: one bmm or einsum computes all of them", OpSign::one_hot,
-     true},
+     kReshapedProduct, OpRole::main, kOneBmm, OpSign::one_hot, true},
     {"bilinear layers", "bilinear _trilinear", OpCost::flops, 0, OpFuses::alone,
      "its outputs are unrolled, forward and backward: for each a tensor of all rows is written",
      "one product with the weight for all outputs, then times the other input and a sum: (x1 @ "
@@ -45,12 +56,10 @@ constexpr OpKnowledge kLayerOps[] = {
      OpRole::either, "stack the operands: one einsum computes all of them", OpSign::none, true},
     {"chains of products", "chain_matmul linalg_multi_dot", OpCost::flops, 0, OpFuses::epilogue,
      "products are taken from the left whatever their sizes",
-     "linalg.multi_dot orders them by size", OpRole::main,
-     "stack the operands: one bmm or einsum computes all of them", OpSign::none, true},
+     "linalg.multi_dot orders them by size", OpRole::main, kOneBmm, OpSign::none, true},
     {"Kronecker products", "kron", OpCost::bytes, 0.2, OpFuses::pointwise,
      "the result is multiplied next", "(A x B) vec(X) is B X A^T: two small products",
-     OpRole::either, "stack the operands: one bmm or einsum computes all of them",
-     OpSign::then_product, true},
+     OpRole::either, kOneBmm, OpSign::then_product, true},
     {"products in 8 bits with scales", "_scaled_mm _scaled_mm_v2 _int_mm", OpCost::flops, 1.1,
      OpFuses::epilogue, "", "", OpRole::main, "stack the operands, or use a grouped product",
      OpSign::none, true},
@@ -128,30 +137,21 @@ constexpr OpKnowledge kLayerOps[] = {
      OpRole::either, "run all samples as one batch"},
     // --- Recurrent layers ----------------------------------------------------------------
     {"LSTM", "lstm lstm_mps mkldnn_rnn_layer mkldnn_rnn_layer_backward _lstm_mps lstm_mps_backward",
-     OpCost::scan, 0.023, OpFuses::alone,
-     "steps depend on each other: a small batch leaves the hardware idle",
-     "larger batches, sequences of like length packed together; the fused nn.LSTM or nn.GRU, not a "
-     "loop of cells",
-     OpRole::main, "run all sequences as one padded or packed batch", OpSign::none, true},
-    {"GRU", "gru", OpCost::scan, 0.032, OpFuses::alone,
-     "steps depend on each other: a small batch leaves the hardware idle",
-     "larger batches, sequences of like length packed together; the fused nn.LSTM or nn.GRU, not a "
-     "loop of cells",
-     OpRole::main, "run all sequences as one padded or packed batch", OpSign::none, true},
-    {"plain recurrent layers", "rnn_tanh rnn_relu", OpCost::scan, 0, OpFuses::alone,
-     "steps depend on each other: a small batch leaves the hardware idle",
-     "larger batches, sequences of like length packed together; the fused nn.LSTM or nn.GRU, not a "
-     "loop of cells",
-     OpRole::main, "run all sequences as one padded or packed batch", OpSign::none, true},
+     OpCost::scan, 0.023, OpFuses::alone, kSmallBatch, kLargerBatches, OpRole::main, kOneBatch,
+     OpSign::none, true},
+    {"GRU", "gru", OpCost::scan, 0.032, OpFuses::alone, kSmallBatch, kLargerBatches, OpRole::main,
+     kOneBatch, OpSign::none, true},
+    {"plain recurrent layers", "rnn_tanh rnn_relu", OpCost::scan, 0, OpFuses::alone, kSmallBatch,
+     kLargerBatches, OpRole::main, kOneBatch, OpSign::none, true},
     {"recurrent layers of cuDNN and MIOpen",
      "_cudnn_rnn _cudnn_rnn_backward miopen_rnn miopen_rnn_backward _cudnn_rnn_flatten_weight",
      OpCost::scan, 0, OpFuses::alone,
      "weights are not one block of memory, or the layer is in float32 without TF32",
      "flatten_parameters() once after moving the model; larger batches, packed sequences",
-     OpRole::main, "run all sequences as one padded or packed batch", OpSign::none, true},
+     OpRole::main, kOneBatch, OpSign::none, true},
     {"quantised recurrent layers", "quantized_lstm quantized_gru", OpCost::scan, 0, OpFuses::alone,
-     "a small batch leaves the hardware idle", "larger batches", OpRole::main,
-     "run all sequences as one padded or packed batch", OpSign::none, true},
+     "a small batch leaves the hardware idle", "larger batches", OpRole::main, kOneBatch,
+     OpSign::none, true},
     {"recurrent cells",
      "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _thnn_fused_lstm_cell _thnn_fused_gru_cell "
      "_thnn_fused_lstm_cell_backward _thnn_fused_gru_cell_backward quantized_lstm_cell "
@@ -257,15 +257,11 @@ constexpr OpKnowledge kLayerOps[] = {
     {"gradients of softmax",
      "_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward",
      OpCost::arithmetic, 0.55, OpFuses::reduction,
-     "it normalises scores of attention, or a vocabulary of which one class is read",
-     "scaled_dot_product_attention; cross_entropy on logits; for a large vocabulary a chunked or "
-     "fused linear-cross-entropy",
+     "it normalises scores of attention, or a vocabulary of which one class is read", kFusedLoss,
      OpRole::main, "stack the rows and run them in one call"},
     {"masked softmax", "_masked_softmax _sparse_softmax _sparse_log_softmax", OpCost::arithmetic, 0,
      OpFuses::alone,
-     "it normalises scores of attention, or a vocabulary of which one class is read",
-     "scaled_dot_product_attention; cross_entropy on logits; for a large vocabulary a chunked or "
-     "fused linear-cross-entropy",
+     "it normalises scores of attention, or a vocabulary of which one class is read", kFusedLoss,
      OpRole::main, "stack the rows and run them in one call"},
     {"log of sums of exponentials", "logsumexp special_logsumexp", OpCost::arithmetic, 2.5,
      OpFuses::reduction, "it is computed beside a softmax of the same rows",
@@ -423,17 +419,15 @@ constexpr OpKnowledge kLayerOps[] = {
      OpRole::main, "run all samples as one batch"},
     {"suppression of boxes", "nms", OpCost::search, 0, OpFuses::alone,
      "it runs class by class in a Python loop, or on all candidates",
-     "batched_nms; topk of the scores first", OpRole::either,
-     "torchvision.ops.batched_nms takes the classes or images together"},
+     "batched_nms; topk of the scores first", OpRole::either, kBatchedNms},
     {"regions of interest", "roi_align roi_pool", OpCost::gather, 0, OpFuses::alone,
      "regions are pooled image by image",
      "roi_align takes the boxes of all images in one call; fewer candidates (topk of the scores) "
      "first",
-     OpRole::either, "torchvision.ops.batched_nms takes the classes or images together"},
+     OpRole::either, kBatchedNms},
     {"overlaps of boxes", "box_iou", OpCost::pairs, 0, OpFuses::alone,
      "all boxes are compared with all",
-     "compare within an image or class; topk of the scores first", OpRole::either,
-     "torchvision.ops.batched_nms takes the classes or images together"},
+     "compare within an image or class; topk of the scores first", OpRole::either, kBatchedNms},
     {"images on a CPU with oneDNN layouts", "mkldnn_adaptive_avg_pool2d_backward _mkldnn_transpose",
      OpCost::bytes, 0, OpFuses::alone, "layouts change between layers",
      "channels_last needs no layouts of oneDNN"},

@@ -5,6 +5,28 @@
 namespace epilogue::trace {
 namespace {
 
+// Texts of several rows.
+constexpr std::string_view kOneDraw = "draw the numbers of all iterations in one call";
+constexpr std::string_view kNoiseOfOneThread =
+    "noise is drawn on the CPU by one thread, or drawn and then moved to a device";
+constexpr std::string_view kDrawOnDevice =
+    "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
+    "not be new";
+constexpr std::string_view kIndexOnce =
+    "index or unbind once instead of slicing element by element; whole tensors need no loop";
+constexpr std::string_view kSmallCalls =
+    "thousands of small calls: each costs a microsecond of dispatch";
+constexpr std::string_view kCompileViews =
+    "torch.compile removes them; index once in place of slicing in a loop";
+constexpr std::string_view kReduceRows = "stack the rows and reduce along a dimension in one call";
+constexpr std::string_view kCopyStacked =
+    "copy or cast one stacked tensor instead of many small ones";
+constexpr std::string_view kPadOnce =
+    "pad once: nn.utils.rnn.pad_sequence, or a tensor made beforehand";
+constexpr std::string_view kCsrOnce =
+    "a dense product is faster above about 5 to 10 %; CSR (to_sparse_csr) once, outside of the "
+    "step; coalesce once";
+
 constexpr OpKnowledge kMovingOps[] = {
     // --- Embeddings and indexing ---------------------------------------------------------
     {"gradient of an embedding, dense", "embedding_dense_backward embedding_backward",
@@ -144,18 +166,16 @@ constexpr OpKnowledge kMovingOps[] = {
      OpRole::either, "stack the rows and take topk along the last dimension in one call"},
     {"medians", "median nanmedian", OpCost::sort, 1.7, OpFuses::alone,
      "it is computed over all elements in every step, for statistics",
-     "compute it on a sample, or every few steps", OpRole::aside,
-     "stack the rows and reduce along a dimension in one call"},
+     "compute it on a sample, or every few steps", OpRole::aside, kReduceRows},
     {"quantiles", "quantile nanquantile", OpCost::sort, 2.2, OpFuses::alone,
      "it is called for each level apart, or computed over all elements in every step, for "
      "statistics; it sorts all of them",
      "several levels of one tensor are one call, which sorts once (torch.quantile(x, "
      "torch.tensor([0.1, 0.5, 0.9]), dim)), or one sort and indices; compute it on a sample, or "
      "every few steps; kthvalue gives a single quantile without sorting",
-     OpRole::aside, "stack the rows and reduce along a dimension in one call"},
+     OpRole::aside, kReduceRows},
     {"modes", "mode", OpCost::sort, 4.5, OpFuses::alone, "classes are small integers",
-     "bincount and argmax, or one_hot sums for rows", OpRole::aside,
-     "stack the rows and reduce along a dimension in one call"},
+     "bincount and argmax, or one_hot sums for rows", OpRole::aside, kReduceRows},
     // --- Joining and copying -------------------------------------------------------------
     {"concatenation",
      "cat concat concatenate hstack vstack dstack column_stack row_stack _chunk_cat block_diag "
@@ -175,22 +195,19 @@ constexpr OpKnowledge kMovingOps[] = {
     {"copies", "copy clone _lazy_clone _to_cpu cpu _copy_from _copy_from_and_resize", OpCost::bytes,
      0.19, OpFuses::pointwise, "the same tensor is cast or made contiguous in every step",
      "keep it in the type and layout in which it is read; under autocast, cast weights once",
-     OpRole::main, "copy or cast one stacked tensor instead of many small ones",
-     OpSign::repeats_input},
+     OpRole::main, kCopyStacked, OpSign::repeats_input},
     {"casts",
      "_to_copy to type_as _cast_Float _cast_Half _cast_Double _autocast_to_full_precision "
      "_autocast_to_reduced_precision",
      OpCost::bytes, 0.25, OpFuses::pointwise, "weights or the same inputs are cast in every step",
      "keep it in the type in which it is read; under autocast, cast weights once "
      "(model.to(torch.bfloat16)), or compile",
-     OpRole::main, "copy or cast one stacked tensor instead of many small ones",
-     OpSign::repeats_input},
+     OpRole::main, kCopyStacked, OpSign::repeats_input},
     {"contiguous copies", "contiguous", OpCost::bytes, 1.5, OpFuses::pointwise,
      "a transposed or sliced tensor is copied before an op that takes strides",
      "products and most ops read transposed views as they are; keep one memory format through the "
      "model",
-     OpRole::main, "copy or cast one stacked tensor instead of many small ones",
-     OpSign::repeats_input},
+     OpRole::main, kCopyStacked, OpSign::repeats_input},
     {"repetition", "repeat tile", OpCost::bytes, 0.17, OpFuses::pointwise,
      "its result is only read by ops that broadcast",
      "expand makes a view; repeat_interleave with a tensor of counts also waits for their sum: "
@@ -202,18 +219,16 @@ constexpr OpKnowledge kMovingOps[] = {
      "scaled_dot_product_attention"},
     {"padding with a constant", "constant_pad_nd pad", OpCost::bytes, 0.59, OpFuses::pointwise,
      "it stands before a convolution that can pad",
-     "padding= and padding_mode= of the convolution save the copy", OpRole::main,
-     "pad once: nn.utils.rnn.pad_sequence, or a tensor made beforehand"},
+     "padding= and padding_mode= of the convolution save the copy", OpRole::main, kPadOnce},
     {"padding by reflection",
      "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
      "replication_pad3d",
      OpCost::gather, 0.31, OpFuses::pointwise, "it stands before a convolution that can pad",
-     "padding= and padding_mode= of the convolution save the copy", OpRole::main,
-     "pad once: nn.utils.rnn.pad_sequence, or a tensor made beforehand"},
+     "padding= and padding_mode= of the convolution save the copy", OpRole::main, kPadOnce},
     {"circular padding", "_pad_circular", OpCost::bytes, 0, OpFuses::pointwise,
      "it stands before a convolution that can pad",
      "padding_mode=\"circular\" does the same; pad once for several convolutions", OpRole::main,
-     "pad once: nn.utils.rnn.pad_sequence, or a tensor made beforehand"},
+     kPadOnce},
     {"rolling", "roll fft_fftshift fft_ifftshift", OpCost::bytes, 0.31, OpFuses::pointwise,
      "windows of attention are shifted and shifted back in every layer",
      "two slices and a cat cost the same; an index made once serves all layers; torch.compile "
@@ -245,32 +260,21 @@ constexpr OpKnowledge kMovingOps[] = {
      "make it once and keep it as a buffer", OpRole::aside, "make it once, outside of the loop"},
     // --- Random numbers ------------------------------------------------------------------
     {"normal random numbers", "randn randn_like normal log_normal", OpCost::arithmetic, 5.8,
-     OpFuses::draws, "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
+     OpFuses::draws, kNoiseOfOneThread,
      "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
      "not be new; normal numbers that are added up are one normal number of the summed variance: "
      "one draw in place of a loop",
-     OpRole::either, "draw the numbers of all iterations in one call"},
+     OpRole::either, kOneDraw},
     {"uniform random numbers", "rand rand_like uniform", OpCost::arithmetic, 6.5, OpFuses::draws,
-     "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
-     "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
-     "not be new",
-     OpRole::either, "draw the numbers of all iterations in one call"},
+     kNoiseOfOneThread, kDrawOnDevice, OpRole::either, kOneDraw},
     {"random integers", "randint randint_like random", OpCost::arithmetic, 5.8, OpFuses::draws,
-     "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
-     "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
-     "not be new",
-     OpRole::either, "draw the numbers of all iterations in one call"},
+     kNoiseOfOneThread, kDrawOnDevice, OpRole::either, kOneDraw},
     {"random numbers of other distributions", "exponential cauchy geometric", OpCost::arithmetic,
-     24, OpFuses::draws,
-     "noise is drawn on the CPU by one thread, or drawn and then moved to a device",
-     "draw it on the device where it is used (device=, generator=); draw once per epoch if it need "
-     "not be new",
-     OpRole::either, "draw the numbers of all iterations in one call"},
+     24, OpFuses::draws, kNoiseOfOneThread, kDrawOnDevice, OpRole::either, kOneDraw},
     {"random numbers by rejection",
      "_standard_gamma _sample_dirichlet _dirichlet_grad poisson binomial", OpCost::arithmetic, 44,
      OpFuses::alone, "they are drawn one distribution at a time",
-     "draw a batch in one call; on a CPU one thread draws", OpRole::either,
-     "draw the numbers of all iterations in one call"},
+     "draw a batch in one call; on a CPU one thread draws", OpRole::either, kOneDraw},
     {"dropout",
      "dropout native_dropout _fused_dropout alpha_dropout feature_dropout feature_alpha_dropout "
      "native_dropout_backward",
@@ -300,37 +304,29 @@ constexpr OpKnowledge kMovingOps[] = {
     {"quasi-random numbers",
      "_sobol_engine_draw _sobol_engine_ff _sobol_engine_scramble _sobol_engine_initialize_state",
      OpCost::arithmetic, 2.5, OpFuses::alone, "a sequence is drawn in small pieces",
-     "draw the numbers of many steps in one call", OpRole::aside,
-     "draw the numbers of all iterations in one call"},
+     "draw the numbers of many steps in one call", OpRole::aside, kOneDraw},
     // --- Shapes --------------------------------------------------------------------------
     {"views",
      "view view_as reshape reshape_as _unsafe_view _reshape_alias flatten unflatten ravel expand "
      "expand_as broadcast_to broadcast_tensors alias lift_fresh lift result_type detach "
      "is_same_size unfold_copy",
-     OpCost::metadata, 1400, OpFuses::pointwise,
-     "thousands of small calls: each costs a microsecond of dispatch",
-     "torch.compile removes them; index once in place of slicing in a loop", OpRole::main,
-     "index or unbind once instead of slicing element by element; whole tensors need no loop"},
+     OpCost::metadata, 1400, OpFuses::pointwise, kSmallCalls, kCompileViews, OpRole::main,
+     kIndexOnce},
     {"transposed views",
      "t transpose permute movedim moveaxis swapaxes swapdims numpy_T mT mH adjoint matrix_H",
-     OpCost::metadata, 1100, OpFuses::pointwise,
-     "thousands of small calls: each costs a microsecond of dispatch",
-     "torch.compile removes them; index once in place of slicing in a loop", OpRole::main,
-     "index or unbind once instead of slicing element by element; whole tensors need no loop"},
+     OpCost::metadata, 1100, OpFuses::pointwise, kSmallCalls, kCompileViews, OpRole::main,
+     kIndexOnce},
     {"slices",
      "slice select narrow diagonal as_strided squeeze unsqueeze diag atleast_1d atleast_2d "
      "atleast_3d",
-     OpCost::metadata, 2100, OpFuses::pointwise,
-     "thousands of small calls: each costs a microsecond of dispatch",
-     "torch.compile removes them; index once in place of slicing in a loop", OpRole::main,
-     "index or unbind once instead of slicing element by element; whole tensors need no loop"},
+     OpCost::metadata, 2100, OpFuses::pointwise, kSmallCalls, kCompileViews, OpRole::main,
+     kIndexOnce},
     {"splits",
      "split split_with_sizes chunk unbind tensor_split hsplit vsplit dsplit unsafe_split "
      "unsafe_chunk unsafe_split_with_sizes",
      OpCost::metadata, 0, OpFuses::pointwise,
      "parts are made contiguous one by one, or hundreds of small parts are made",
-     "ops read strided parts as they are; one op over the whole tensor", OpRole::main,
-     "index or unbind once instead of slicing element by element; whole tensors need no loop"},
+     "ops read strided parts as they are; one op over the whole tensor", OpRole::main, kIndexOnce},
     {"allocation", "empty empty_like empty_strided new_empty resize resize_as set",
      OpCost::metadata, 1800, OpFuses::alone,
      "large results are new memory each time: the system clears and maps its pages",
@@ -394,18 +390,14 @@ constexpr OpKnowledge kMovingOps[] = {
     // --- Sparse, nested ------------------------------------------------------------------
     {"sparse products", "_sparse_mm _sparse_addmm smm sspaddmm hspmm _sparse_mm_reduce_impl",
      OpCost::gather, 0.22, OpFuses::alone,
-     "more than some per cent of the elements are there, or the layout is COO",
-     "a dense product is faster above about 5 to 10 %; CSR (to_sparse_csr) once, outside of the "
-     "step; coalesce once",
+     "more than some per cent of the elements are there, or the layout is COO", kCsrOnce,
      OpRole::either, "stack the right-hand sides to one product"},
     {"sampled products", "sparse_sampled_addmm", OpCost::gather, 0, OpFuses::alone,
      "few elements of a product are wanted, but indices change in every step",
      "keep the layout (indices) and update values", OpRole::either,
      "stack the right-hand sides to one product"},
     {"products of two sparse matrices", "_sparse_sparse_matmul", OpCost::gather, 0, OpFuses::alone,
-     "more than some per cent of the elements are there, or the layout is COO",
-     "a dense product is faster above about 5 to 10 %; CSR (to_sparse_csr) once, outside of the "
-     "step; coalesce once",
+     "more than some per cent of the elements are there, or the layout is COO", kCsrOnce,
      OpRole::either, "stack the right-hand sides to one product"},
     {"products with 2:4 sparsity",
      "_sparse_semi_structured_linear _sparse_semi_structured_mm _sparse_semi_structured_addmm "

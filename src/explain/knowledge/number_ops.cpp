@@ -5,113 +5,108 @@
 namespace epilogue::trace {
 namespace {
 
+// Texts of several rows.
+constexpr std::string_view kStackMatrices = "torch.linalg takes batches: stack the matrices";
+constexpr std::string_view kStackSystems =
+    "torch.linalg takes batches: stack the matrices and right-hand sides";
+constexpr std::string_view kChain = "several follow each other: each reads and writes memory";
+constexpr std::string_view kCompileChain =
+    "torch.compile makes one kernel of a chain; in-place forms save an allocation";
+constexpr std::string_view kWholeTensor =
+    "write it over the whole tensor, or use torch._foreach_* over a list of tensors";
+constexpr std::string_view kReduceStacked =
+    "reduce a stacked tensor along a dimension, or use torch._foreach_norm";
+constexpr std::string_view kReduceSeldom =
+    "reduce every few steps; foreach forms take all parameters in one call";
+constexpr std::string_view kLogged = "a value for logging is reduced in every step";
+constexpr std::string_view kScanRows =
+    "stack the rows and scan along the last dimension in one call";
+constexpr std::string_view kManyOperations =
+    "it costs tens to hundreds of operations for each element and runs without vector instructions";
+constexpr std::string_view kTabulate =
+    "tabulate and interpolate if arguments repeat; compute what does not change once";
+constexpr std::string_view kFactorisedAgain =
+    "the same matrix is factorised again, or in a loop over a batch";
+constexpr std::string_view kFactoriseOnce =
+    "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; the _ex forms "
+    "do not wait for errors on a device";
+constexpr std::string_view kScanLast =
+    "scan along the last, contiguous dimension; total minus cumsum gives the reversed one; a "
+    "product with a triangular matrix is faster for short rows";
+constexpr std::string_view kPadToFactors =
+    "pad to a size of small factors (a power of two); rfft of real input does half of the work; "
+    "transform constant filters once";
+
 constexpr OpKnowledge kNumberOps[] = {
     // --- Reductions and scans ------------------------------------------------------------
     {"sums and means", "sum mean nansum nanmean sum_to_size _grad_sum_to_size trace", OpCost::bytes,
-     0.1, OpFuses::reduction, "a value for logging is reduced in every step",
-     "reduce every few steps; foreach forms take all parameters in one call", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     0.1, OpFuses::reduction, kLogged, kReduceSeldom, OpRole::main, kReduceStacked},
     {"largest and smallest", "amax amin max min aminmax _aminmax fmax fmin", OpCost::bytes, 0.1,
-     OpFuses::reduction, "a value for logging is reduced in every step",
-     "reduce every few steps; foreach forms take all parameters in one call", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
-    {"places of the largest", "argmax argmin", OpCost::bytes, 1.8, OpFuses::reduction,
-     "a value for logging is reduced in every step",
-     "reduce every few steps; foreach forms take all parameters in one call", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     OpFuses::reduction, kLogged, kReduceSeldom, OpRole::main, kReduceStacked},
+    {"places of the largest", "argmax argmin", OpCost::bytes, 1.8, OpFuses::reduction, kLogged,
+     kReduceSeldom, OpRole::main, kReduceStacked},
     {"variances", "std var var_mean std_mean", OpCost::bytes, 6.8, OpFuses::reduction,
      "mean and variance of the same rows are computed apart",
-     "var_mean gives both in one pass; nn.LayerNorm does all of it", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     "var_mean gives both in one pass; nn.LayerNorm does all of it", OpRole::main, kReduceStacked},
     {"norms of vectors", "norm linalg_vector_norm linalg_norm frobenius_norm linalg_matrix_norm",
      OpCost::bytes, 0.23, OpFuses::reduction,
      "the norm of each parameter is computed for clipping or for a log",
      "clip_grad_norm_(foreach=True); torch._foreach_norm takes all parameters in one call",
-     OpRole::main, "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
-    {"truth of all elements", "all any", OpCost::bytes, 2.8, OpFuses::reduction,
-     "a value for logging is reduced in every step",
-     "reduce on the device and read the answer every few steps", OpRole::main,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     OpRole::main, kReduceStacked},
+    {"truth of all elements", "all any", OpCost::bytes, 2.8, OpFuses::reduction, kLogged,
+     "reduce on the device and read the answer every few steps", OpRole::main, kReduceStacked},
     {"products of elements", "prod", OpCost::bytes, 0.11, OpFuses::reduction,
      "its factors are gathered for each result, though results share most of them",
      "build products level by level, each from the one above (or cumprod), or as exp of a sum of "
      "logarithms, which is a matrix product; its gradient divides, and is dear where it is zero",
-     OpRole::main, "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     OpRole::main, kReduceStacked},
     {"covariances", "cov corrcoef", OpCost::flops, 0, OpFuses::alone,
      "they are computed over all features in every step",
      "a running sum of products (one mm a step) gives the same in the end", OpRole::either,
-     "reduce a stacked tensor along a dimension, or use torch._foreach_norm"},
+     kReduceStacked},
     {"scans", "cumsum cumprod", OpCost::scan, 1, OpFuses::scans,
-     "it runs along a short or strided dimension, or twice to get a reversed sum",
-     "scan along the last, contiguous dimension; total minus cumsum gives the reversed one; a "
-     "product with a triangular matrix is faster for short rows",
-     OpRole::either, "stack the rows and scan along the last dimension in one call",
-     OpSign::strided_scan},
+     "it runs along a short or strided dimension, or twice to get a reversed sum", kScanLast,
+     OpRole::either, kScanRows, OpSign::strided_scan},
     {"scans of the largest", "cummax cummin _cummax_helper _cummin_helper", OpCost::scan, 2.4,
      OpFuses::scans, "it runs along a short or strided dimension, or twice to get a reversed sum",
-     "scan along the last, contiguous dimension; total minus cumsum gives the reversed one; a "
-     "product with a triangular matrix is faster for short rows",
-     OpRole::either, "stack the rows and scan along the last dimension in one call",
-     OpSign::strided_scan},
+     kScanLast, OpRole::either, kScanRows, OpSign::strided_scan},
     {"scans of log sums", "logcumsumexp _logcumsumexp", OpCost::scan, 31, OpFuses::scans,
      "it runs along a short or strided dimension",
      "scan along the last, contiguous dimension; cumsum of exp(x - max) where the range allows it",
-     OpRole::either, "stack the rows and scan along the last dimension in one call",
-     OpSign::strided_scan},
+     OpRole::either, kScanRows, OpSign::strided_scan},
     {"differences and gradients", "diff gradient trapezoid trapz", OpCost::bytes, 0.53,
      OpFuses::pointwise, "", ""},
     // --- Pointwise -----------------------------------------------------------------------
     {"simple arithmetic",
      "add sub rsub mul div neg abs sign square reciprocal true_divide multiply divide subtract "
      "negative absolute positive sgn _add_relu",
-     OpCost::bytes, 0.46, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors",
+     OpCost::bytes, 0.46, OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor,
      OpSign::outer_broadcast},
     {"clamping", "clamp clamp_min clamp_max maximum minimum clip nan_to_num", OpCost::bytes, 0.23,
-     OpFuses::pointwise, "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors",
+     OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor,
      OpSign::outer_broadcast},
     {"arithmetic of three tensors", "addcmul addcdiv lerp", OpCost::bytes, 0.36, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors"},
+     kChain, kCompileChain, OpRole::main, kWholeTensor},
     {"simple activations",
      "threshold relu relu6 leaky_relu hardtanh hardsigmoid hardshrink softshrink "
      "threshold_backward hardtanh_backward leaky_relu_backward hardsigmoid_backward",
-     OpCost::bytes, 0.35, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors"},
+     OpCost::bytes, 0.35, OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor},
     {"rounding", "floor ceil round trunc frac fix floor_divide fmod remainder copysign nextafter",
-     OpCost::bytes, 0.2, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors",
+     OpCost::bytes, 0.2, OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor,
      OpSign::outer_broadcast},
     {"comparisons",
      "eq ne lt le gt ge greater greater_equal less less_equal not_equal isnan isinf isfinite "
      "isposinf isneginf signbit heaviside isclose",
-     OpCost::bytes, 0.85, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors",
+     OpCost::bytes, 0.85, OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor,
      OpSign::outer_broadcast},
     {"logic and bits",
      "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not "
      "bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ "
      "__rshift__",
-     OpCost::bytes, 0.064, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors",
+     OpCost::bytes, 0.064, OpFuses::pointwise, kChain, kCompileChain, OpRole::main, kWholeTensor,
      OpSign::outer_broadcast},
     {"whole numbers", "gcd lcm ldexp frexp deg2rad rad2deg", OpCost::bytes, 5.9, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
-     "torch.compile makes one kernel of a chain; in-place forms save an allocation", OpRole::main,
-     "write it over the whole tensor, or use torch._foreach_* over a list of tensors"},
+     kChain, kCompileChain, OpRole::main, kWholeTensor},
     {"exponentials and logarithms",
      "exp exp2 expm1 log log2 log10 log1p xlogy xlog1py logaddexp logaddexp2 logit special_expit "
      "special_entr",
@@ -147,28 +142,21 @@ constexpr OpKnowledge kNumberOps[] = {
     {"gradients of activations",
      "gelu_backward silu_backward sigmoid_backward elu_backward softplus_backward glu_backward "
      "log_sigmoid_backward mish_backward _prelu_kernel_backward",
-     OpCost::arithmetic, 2.2, OpFuses::pointwise,
-     "several follow each other: each reads and writes memory",
+     OpCost::arithmetic, 2.2, OpFuses::pointwise, kChain,
      "torch.compile makes one kernel of a chain of gradients", OpRole::main,
      "write it over the whole tensor", OpSign::outer_broadcast},
     {"gamma functions",
      "lgamma digamma polygamma mvlgamma igamma igammac special_gammaln special_psi "
      "special_multigammaln special_gammainc special_gammaincc",
-     OpCost::arithmetic, 14, OpFuses::alone,
-     "it costs tens to hundreds of operations for each element and runs without vector "
-     "instructions",
-     "tabulate and interpolate if arguments repeat; compute what does not change once",
-     OpRole::either, "call it once on the whole tensor"},
+     OpCost::arithmetic, 14, OpFuses::alone, kManyOperations, kTabulate, OpRole::either,
+     "call it once on the whole tensor"},
     {"Bessel functions",
      "special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_i0 "
      "special_i0e special_i1 special_i1e i0 special_modified_bessel_i0 special_modified_bessel_i1 "
      "special_modified_bessel_k0 special_modified_bessel_k1 special_spherical_bessel_j0 "
      "special_airy_ai",
-     OpCost::arithmetic, 5.5, OpFuses::alone,
-     "it costs tens to hundreds of operations for each element and runs without vector "
-     "instructions",
-     "tabulate and interpolate if arguments repeat; compute what does not change once",
-     OpRole::either, "call it once on the whole tensor"},
+     OpCost::arithmetic, 5.5, OpFuses::alone, kManyOperations, kTabulate, OpRole::either,
+     "call it once on the whole tensor"},
     {"orthogonal polynomials",
      "special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_hermite_polynomial_h "
      "special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p",
@@ -176,11 +164,8 @@ constexpr OpKnowledge kNumberOps[] = {
      "the recurrence gives all degrees in one pass: keep the two last ones", OpRole::either,
      "call it once on the whole tensor"},
     {"other special functions", "special_zeta special_ndtri special_erfcx", OpCost::arithmetic, 240,
-     OpFuses::alone,
-     "it costs tens to hundreds of operations for each element and runs without vector "
-     "instructions",
-     "tabulate and interpolate if arguments repeat; compute what does not change once",
-     OpRole::either, "call it once on the whole tensor"},
+     OpFuses::alone, kManyOperations, kTabulate, OpRole::either,
+     "call it once on the whole tensor"},
     {"complex numbers", "complex polar angle conj_physical _conj_physical resolve_conj resolve_neg",
      OpCost::bytes, 9.7, OpFuses::alone, "complex tensors fall out of fused kernels",
      "two real tensors (or a last dimension of 2) fuse; rotary embeddings need no complex numbers",
@@ -225,17 +210,13 @@ constexpr OpKnowledge kNumberOps[] = {
     {"Fourier transforms of complex numbers", "_fft_c2c fft_fft fft_ifft", OpCost::transform, 0.35,
      OpFuses::alone,
      "sizes have large prime factors, or a complex transform is taken of real numbers",
-     "pad to a size of small factors (a power of two); rfft of real input does half of the work; "
-     "transform constant filters once",
-     OpRole::either, "transforms take batches: stack the signals"},
+     kPadToFactors, OpRole::either, "transforms take batches: stack the signals"},
     {"Fourier transforms of several dimensions",
      "fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn fft_hfft2 "
      "fft_hfftn",
      OpCost::transform, 0.31, OpFuses::alone,
      "sizes have large prime factors, or a complex transform is taken of real numbers",
-     "pad to a size of small factors (a power of two); rfft of real input does half of the work; "
-     "transform constant filters once",
-     OpRole::either, "transforms take batches: stack the signals"},
+     kPadToFactors, OpRole::either, "transforms take batches: stack the signals"},
     {"short-time transforms", "stft istft", OpCost::transform, 0.23, OpFuses::alone,
      "windows or filters are made anew in every call",
      "keep the window as a buffer; compute features once, in the loader or before training (cached "
@@ -248,25 +229,16 @@ constexpr OpKnowledge kNumberOps[] = {
      "keep the window as a buffer", OpRole::aside, "stft takes batches: stack the signals"},
     // --- Linear algebra ------------------------------------------------------------------
     {"Cholesky factors", "linalg_cholesky linalg_cholesky_ex cholesky", OpCost::solve, 0.016,
-     OpFuses::alone, "the same matrix is factorised again, or in a loop over a batch",
-     "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; the _ex "
-     "forms do not wait for errors on a device",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpFuses::alone, kFactorisedAgain, kFactoriseOnce, OpRole::either, kStackMatrices},
     {"LU factors", "linalg_lu linalg_lu_factor linalg_lu_factor_ex lu_unpack _lu_with_info",
-     OpCost::solve, 0.034, OpFuses::alone,
-     "the same matrix is factorised again, or in a loop over a batch",
-     "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; the _ex "
-     "forms do not wait for errors on a device",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpCost::solve, 0.034, OpFuses::alone, kFactorisedAgain, kFactoriseOnce, OpRole::either,
+     kStackMatrices},
     {"QR factors", "linalg_qr geqrf linalg_householder_product orgqr ormqr qr", OpCost::solve,
      0.091, OpFuses::alone, "it orthogonalises, or solves least squares by the way",
      "a Cholesky factor of A^T A costs half if A is well conditioned; mode=\"r\" leaves Q out",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpRole::either, kStackMatrices},
     {"LDL factors", "linalg_ldl_factor linalg_ldl_factor_ex", OpCost::solve, 0.022, OpFuses::alone,
-     "the same matrix is factorised again, or in a loop over a batch",
-     "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; the _ex "
-     "forms do not wait for errors on a device",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     kFactorisedAgain, kFactoriseOnce, OpRole::either, kStackMatrices},
     {"solving",
      "linalg_solve linalg_solve_ex _linalg_solve_ex linalg_lu_solve lu_solve linalg_ldl_solve "
      "linalg_tensorsolve solve",
@@ -275,19 +247,17 @@ constexpr OpKnowledge kNumberOps[] = {
      "matrix stays; if solve, inv or slogdet meet the same matrix, factorise it once and give the "
      "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
      "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant",
-     OpRole::either, "torch.linalg takes batches: stack the matrices and right-hand sides",
-     OpSign::one_column},
+     OpRole::either, kStackSystems, OpSign::one_column},
     {"triangular systems",
      "linalg_solve_triangular triangular_solve cholesky_solve _cholesky_solve_helper",
      OpCost::solve, 0.04, OpFuses::alone, "right-hand sides come one at a time",
      "stack right-hand sides to one call; keep the factorisation (cholesky_solve, lu_solve) if the "
      "matrix stays",
-     OpRole::either, "torch.linalg takes batches: stack the matrices and right-hand sides",
-     OpSign::one_column},
+     OpRole::either, kStackSystems, OpSign::one_column},
     {"least squares", "linalg_lstsq", OpCost::solve, 0.24, OpFuses::alone,
      "many small systems are solved one by one, or the matrix stays the same",
-     "keep a QR or Cholesky factor of it; batches go in one call", OpRole::either,
-     "torch.linalg takes batches: stack the matrices and right-hand sides", OpSign::one_column},
+     "keep a QR or Cholesky factor of it; batches go in one call", OpRole::either, kStackSystems,
+     OpSign::one_column},
     {"inverses", "linalg_inv linalg_inv_ex inverse cholesky_inverse linalg_tensorinv",
      OpCost::solve, 0.14, OpFuses::alone, "the inverse is multiplied with something",
      "linalg.solve does less work and is more exact; if solve, inv or slogdet meet the same "
@@ -296,11 +266,11 @@ constexpr OpKnowledge kNumberOps[] = {
      "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant, "
      "cholesky_inverse where the inverse itself is "
      "read",
-     OpRole::aside, "torch.linalg takes batches: stack the matrices", OpSign::then_product},
+     OpRole::aside, kStackMatrices, OpSign::then_product},
     {"pseudo-inverses", "linalg_pinv pinverse", OpCost::solve, 0.47, OpFuses::alone,
      "it is multiplied with something: an SVD for a solve",
-     "lstsq, or solve of A^T A + eps I, does less work", OpRole::aside,
-     "torch.linalg takes batches: stack the matrices", OpSign::then_product},
+     "lstsq, or solve of A^T A + eps I, does less work", OpRole::aside, kStackMatrices,
+     OpSign::then_product},
     {"determinants", "linalg_det _linalg_det det linalg_slogdet _linalg_slogdet slogdet logdet",
      OpCost::solve, 0.029, OpFuses::alone, "a factor of the same matrix is computed beside it",
      "log-determinants follow from a Cholesky or LU factor's diagonal; if solve, inv or slogdet "
@@ -308,24 +278,24 @@ constexpr OpKnowledge kNumberOps[] = {
      "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
      "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant; "
      "slogdet does not overflow",
-     OpRole::aside, "torch.linalg takes batches: stack the matrices"},
+     OpRole::aside, kStackMatrices},
     {"powers of matrices", "linalg_matrix_power matrix_power", OpCost::solve, 0.048, OpFuses::alone,
      "powers are computed one after the other",
      "keep the power before: one product a step; an eigenvalue decomposition gives many powers",
-     OpRole::aside, "torch.linalg takes batches: stack the matrices"},
+     OpRole::aside, kStackMatrices},
     {"exponentials of matrices", "linalg_matrix_exp matrix_exp linalg_matrix_sqrth linalg_polar",
      OpCost::solve, 0.15, OpFuses::alone, "it is applied to one vector",
      "a few products with the vector (Krylov, Taylor) do less; batches go in one call",
-     OpRole::aside, "torch.linalg takes batches: stack the matrices"},
+     OpRole::aside, kStackMatrices},
     {"eigenvalues of symmetric matrices", "linalg_eigh _linalg_eigh linalg_eigvalsh lobpcg",
      OpCost::solve, 0.17, OpFuses::alone, "all are computed where a few are read, or for a norm",
      "if the matrix does not depend on weights (a graph's Laplacian, a fixed kernel), compute it "
      "once with the data and keep it; eigvalsh if vectors are not read; lobpcg for a few; a power "
      "iteration for a spectral norm; on a CPU batches go one by one",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpRole::either, kStackMatrices},
     {"eigenvalues", "linalg_eig linalg_eigvals _linalg_eigvals", OpCost::solve, 1.2, OpFuses::alone,
      "the matrix is symmetric", "eigh of a symmetric matrix is several times cheaper and real",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpRole::either, kStackMatrices},
     {"singular values",
      "linalg_svd _linalg_svd linalg_svdvals svd linalg_matrix_rank linalg_cond nuclear_norm",
      OpCost::solve, 0.42, OpFuses::alone,
@@ -333,7 +303,7 @@ constexpr OpKnowledge kNumberOps[] = {
      "full_matrices=False computes only the columns of U and V that belong to a singular value; "
      "svdvals if vectors are not read; svd_lowrank for the largest few; a power iteration for a "
      "spectral norm; of a tall matrix eigh of A^T A, if it is well conditioned",
-     OpRole::either, "torch.linalg takes batches: stack the matrices"},
+     OpRole::either, kStackMatrices},
     {"cross products", "linalg_cross cross", OpCost::bytes, 4.8, OpFuses::pointwise, "", ""},
     // --- Optimizer and training ----------------------------------------------------------
     {"optimizer steps, foreach",

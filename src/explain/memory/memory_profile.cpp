@@ -129,6 +129,7 @@ void add_python_holders(const Trace& trace, const AllocatingFrames& frames, cons
     holder.bytes += trace.memory[live[i]].bytes;
   }
   std::vector<PythonMemoryHolder> list;
+  list.reserve(holders.size());
   for (auto& [names, holder] : holders) list.push_back(std::move(holder));
   std::stable_sort(list.begin(), list.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

@@ -201,6 +201,7 @@ class Functions : WasteSearch {
                                 all_.links.steps.empty() ? "again and again" : "in the steps",
                                 time_text(of.ns), time_text(all_.wall_ns));
       std::vector<std::pair<int64_t, std::string_view>> names;
+      names.reserve(of.by_name.size());
       for (const auto& [name, ns] : of.by_name) names.emplace_back(-ns, name);
       std::sort(names.begin(), names.end());
       for (size_t i = 0; i < std::min<size_t>(3, names.size()); ++i)

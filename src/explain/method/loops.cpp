@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops: the same outermost ops again and again within a step.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -260,8 +262,8 @@ class LoopSearch {
     if (step == kNone) return false;
     for (size_t r = run.first; r < roots_.size() && step_of(r) == step; ++r)
       if (is_node_[r] != 0) return false;
-    for (size_t r = run.first; r-- > 0 && step_of(r) == step;)
-      if (is_node_[r] != 0) return true;
+    for (size_t r = run.first; r > 0 && step_of(r - 1) == step; --r)
+      if (is_node_[r - 1] != 0) return true;
     return false;
   }
 

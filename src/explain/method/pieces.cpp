@@ -71,7 +71,8 @@ class Pieces : AskedSearch {
     if (factors.empty()) return std::nullopt;
     Lag lag;
     int64_t dim = -1;
-    for (size_t j = i; j-- > 0 && i - j <= kLagWithin;) {
+    for (size_t j = i; j > 0 && i - j < kLagWithin;) {
+      --j;
       if (asked_.base(j) != "slice") continue;
       const auto in = asked_.inputs(j);
       const auto d = whole_argument(in, 1);
@@ -420,7 +421,8 @@ class Pieces : AskedSearch {
         if (!is_any_convolution(asked_.base(j)) || read.size() < 2 || read[1].dims != weight)
           continue;
         const int64_t ns = take(form, j);
-        if (form.count++ == 0 || (form.count > 1 && ns > 0 && shape.empty())) {
+        ++form.count;
+        if (form.count == 1 || (ns > 0 && shape.empty())) {
           form.first = j;
           shape = shapes_text(asked_.inputs(i));
         }

@@ -232,6 +232,7 @@ class SameInput : AskedSearch {
   // Each in a call of another module.
   bool are_of_modules(const std::vector<Chain>& chains) const {
     std::vector<uint32_t> firsts;
+    firsts.reserve(chains.size());
     for (const Chain& chain : chains) firsts.push_back(asked_.at(chain.first));
     std::set<std::string_view> names;
     for (const Places::Module& module : places_.modules_at(firsts)) names.insert(module.name);

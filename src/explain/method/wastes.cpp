@@ -597,7 +597,8 @@ class Wastes : WasteSearch {
       return t.dims.size() + 1 >= dims.size() &&
              std::equal(dims.begin(), dims.end() - 1, t.dims.begin());
     };
-    for (size_t r = root; r-- > 0 && root - r <= kSources;) {
+    for (size_t r = root; r > 0 && root - r < kSources;) {
+      --r;
       const std::string_view name = roots_.name(r);
       const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(r)));
       if (is_autograd_node(name) || is_in_place(name) ||
@@ -611,7 +612,8 @@ class Wastes : WasteSearch {
   // convolution that gave these.
   void add_elementwise_sources(size_t root, const std::vector<int64_t>& dims,
                                std::vector<size_t>& roots) const {
-    for (size_t r = root; r-- > 0 && root - r <= kSources;) {
+    for (size_t r = root; r > 0 && root - r < kSources;) {
+      --r;
       const std::string_view name = roots_.name(r);
       if (is_autograd_node(name)) return;
       const std::vector<TensorShape> tensors = tensor_inputs(all_.inputs(roots_.at(r)));

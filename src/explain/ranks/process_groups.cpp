@@ -170,6 +170,7 @@ class GroupTimes {
     time.size = sum.size;
     time.count = sum.count;
     std::vector<std::pair<int64_t, std::string>> by_time;
+    by_time.reserve(sum.by_collective.size());
     for (const auto& [collective, ns] : sum.by_collective) by_time.emplace_back(-ns, collective);
     std::sort(by_time.begin(), by_time.end());
     for (const auto& [ns, collective] : by_time) time.collectives.push_back(collective);

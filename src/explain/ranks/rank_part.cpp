@@ -174,91 +174,32 @@ void fields(Archive& a, T&... values) {
 }
 
 // Each names all fields of its struct: one that gains or loses a field no longer compiles here.
+#define EPILOGUE_FIELDS(Type, ...)      \
+  template <class Archive>              \
+  void field(Archive& a, Type& value) { \
+    auto& [__VA_ARGS__] = value;        \
+    fields(a, __VA_ARGS__);             \
+  }
 
-template <class Archive>
-void field(Archive& a, Interval& i) {
-  auto& [begin, end] = i;
-  fields(a, begin, end);
-}
-template <class Archive>
-void field(Archive& a, RankIdentity& i) {
-  auto& [path, rank, world_size, ops, window] = i;
-  fields(a, path, rank, world_size, ops, window);
-}
-template <class Archive>
-void field(Archive& a, Distribution& d) {
-  auto& [count, min, median, p95, max, total] = d;
-  fields(a, count, min, median, p95, max, total);
-}
-template <class Archive>
-void field(Archive& a, CollectiveRates& r) {
-  auto& [count, algbw, busbw] = r;
-  fields(a, count, algbw, busbw);
-}
-template <class Archive>
-void field(Archive& a, CollectiveStats& s) {
-  auto& [name, bytes, time, overlap, exposed, rates] = s;
-  fields(a, name, bytes, time, overlap, exposed, rates);
-}
-template <class Archive>
-void field(Archive& a, RankCollectives& c) {
-  auto& [rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps, after_steps,
-         after_steps_ns] = c;
-  fields(a, rank, kinds, communication, overlap, span, ddp_forwards, optimizer_steps, after_steps,
-         after_steps_ns);
-}
-template <class Archive>
-void field(Archive& a, CollectiveKey& k) {
-  auto& [name, group_name, group] = k;
-  fields(a, name, group_name, group);
-}
-template <class Archive>
-void field(Archive& a, CollectiveRun& r) {
-  auto& [dur, message_bytes, exposed, step] = r;
-  fields(a, dur, message_bytes, exposed, step);
-}
-template <class Archive>
-void field(Archive& a, CollectiveRuns& r) {
-  auto& [group_ranks, runs] = r;
-  fields(a, group_ranks, runs);
-}
-template <class Archive>
-void field(Archive& a, DeviceTime& t) {
-  auto& [compute, memory, communication, idle] = t;
-  fields(a, compute, memory, communication, idle);
-}
-template <class Archive>
-void field(Archive& a, RankKernel& k) {
-  auto& [name, work, count, total] = k;
-  fields(a, name, work, count, total);
-}
-template <class Archive>
-void field(Archive& a, ProcessGroup& g) {
-  auto& [description, ranks, size] = g;
-  fields(a, description, ranks, size);
-}
-template <class Archive>
-void field(Archive& a, RankFinding& f) {
-  auto& [id, severity, title, evidence, saving, cost, confidence, action, where] = f;
-  fields(a, id, severity, title, evidence, saving, cost, confidence, action, where);
-}
-template <class Archive>
-void field(Archive& a, RankDigest& d) {
-  auto& [identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
-         kernels, host_ns, groups, is_explained, findings] = d;
-  fields(a, identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs, step_ns, time,
-         kernels, host_ns, groups, is_explained, findings);
-}
-template <class Archive>
-void field(Archive& a, RankPart::File& f) {
-  auto& [name, bytes] = f;
-  fields(a, name, bytes);
-}
-template <class Archive>
-void field(Archive& a, RankPart::LeftOut& l) {
-  auto& [position, code, message] = l;
-  fields(a, position, code, message);
-}
+EPILOGUE_FIELDS(Interval, begin, end)
+EPILOGUE_FIELDS(RankIdentity, path, rank, world_size, ops, window)
+EPILOGUE_FIELDS(Distribution, count, min, median, p95, max, total)
+EPILOGUE_FIELDS(CollectiveRates, count, algbw, busbw)
+EPILOGUE_FIELDS(CollectiveStats, name, bytes, time, overlap, exposed, rates)
+EPILOGUE_FIELDS(RankCollectives, rank, kinds, communication, overlap, span, ddp_forwards,
+                optimizer_steps, after_steps, after_steps_ns)
+EPILOGUE_FIELDS(CollectiveKey, name, group_name, group)
+EPILOGUE_FIELDS(CollectiveRun, dur, message_bytes, exposed, step)
+EPILOGUE_FIELDS(CollectiveRuns, group_ranks, runs)
+EPILOGUE_FIELDS(DeviceTime, compute, memory, communication, idle)
+EPILOGUE_FIELDS(RankKernel, name, work, count, total)
+EPILOGUE_FIELDS(ProcessGroup, description, ranks, size)
+EPILOGUE_FIELDS(RankFinding, id, severity, title, evidence, saving, cost, confidence, action, where)
+EPILOGUE_FIELDS(RankDigest, identity, is_truncated, has_kernels, bound, busy_pct, collectives, runs,
+                step_ns, time, kernels, host_ns, groups, is_explained, findings)
+EPILOGUE_FIELDS(RankPart::File, name, bytes)
+EPILOGUE_FIELDS(RankPart::LeftOut, position, code, message)
+#undef EPILOGUE_FIELDS
 // The names of the digests go apart.
 template <class Archive>
 void field(Archive& a, RankPart& p) {

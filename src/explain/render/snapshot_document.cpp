@@ -73,6 +73,7 @@ Json drawing_json(const DeviceMemoryReport& d) {
   const auto places = static_cast<uint32_t>(d.events) + 1;
   const auto until = [places](uint32_t end) { return std::min(end, places); };
   std::vector<const SnapshotAllocation*> lives;
+  lives.reserve(d.allocations.size());
   for (const SnapshotAllocation& a : d.allocations) lives.push_back(&a);
   if (lives.size() > kMaxLives) {
     const auto area = [&](const SnapshotAllocation* a) {

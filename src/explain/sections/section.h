@@ -151,12 +151,13 @@ Json shape_text(const Json& shape);                  // of {m, n, k, batch}: "2 
 template <class List, class F>
 SectionTable table_of(std::string caption, std::string path, const List& list, F make,
                       std::vector<Column> columns, std::string sort_by = {}) {
-  return {.caption = std::move(caption),
-          .list = std::move(path),
-          .size = list.size(),
-          .row = [&list, make](size_t i) { return Json(make(list[i])); },
-          .columns = std::move(columns),
-          .sort_by = std::move(sort_by)};
+  SectionTable table = {.caption = std::move(caption),
+                        .list = std::move(path),
+                        .size = list.size(),
+                        .columns = std::move(columns),
+                        .sort_by = std::move(sort_by)};
+  table.row = [&list, make](size_t i) { return Json(make(list[i])); };
+  return table;
 }
 
 // Bandwidths of collectives: what they mean.

@@ -259,6 +259,7 @@ class ImbalanceFinder {
       // A part that adds up may do so by chance: products of another size have to say the same.
       agreeing += is_whole ? 2 : 1;
       std::vector<int64_t> rows;
+      rows.reserve(experts.size());
       for (const auto& group : experts) rows.push_back(group.front().m);
       if (layer.rows.empty()) {
         layer.rows = std::move(rows);

@@ -106,6 +106,7 @@ class Surroundings {
 
   std::vector<Origin> of(const std::vector<uint32_t>& calls) const {
     std::vector<Moment> moments;
+    moments.reserve(calls.size());
     for (const uint32_t i : calls)
       moments.push_back(
           i == kNone ? Moment{-1, -1, -1}
@@ -611,6 +612,7 @@ class Reporter {
   void add_replay(std::vector<uint32_t>& work) {
     sort_replay(work);
     std::vector<StringId> key;
+    key.reserve(work.size());
     for (const uint32_t i : work) key.push_back(trace_.events[i].name);
     const auto [place, is_new] = sequences_.try_emplace(std::move(key));
     if (is_new) place->second = name_sequence(work);
@@ -643,6 +645,7 @@ class Reporter {
   std::vector<Named> name_sequence(const std::vector<uint32_t>& work) {
     std::vector<Named> named(work.size());
     std::vector<std::string_view> names;
+    names.reserve(work.size());
     for (const uint32_t i : work) names.push_back(compared_name(trace_, trace_.events[i]));
     for (Reference& reference : references_) {
       const Alignment alignment = reference.aligner->align(names);

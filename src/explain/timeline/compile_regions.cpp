@@ -177,6 +177,7 @@ int64_t outside_ns(const Trace& trace, const std::vector<uint32_t>& regions,
                    const std::vector<uint32_t>& graphs) {
   const auto moments = [&](const std::vector<uint32_t>& events) {
     std::vector<Interval> list;
+    list.reserve(events.size());
     for (const uint32_t i : events)
       list.push_back({trace.events[i].ts_ns, trace.events[i].end_ns()});
     return united(std::move(list));

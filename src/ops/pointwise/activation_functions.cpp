@@ -155,13 +155,11 @@ struct Meaning<PointwiseFn::softplus_backward> : BinaryMeaning {
 
 template <>
 struct Meaning<PointwiseFn::mish> : WithBackward<PointwiseFn::mish_backward> {
-  static constexpr std::string_view schema = "(Tensor self)";
   static constexpr std::string_view doc = "self * tanh(log(1 + exp(self)))";
   static double value(double x) { return x * mish_gate(x); }
 };
 template <>
 struct Meaning<PointwiseFn::mish_backward> : BinaryMeaning {
-  static constexpr std::string_view schema = "(Tensor grad_output, Tensor self)";
   static constexpr std::string_view doc =
       "grad_output * (t + self * s * (1 - t * t)), t = tanh(log(1 + exp(self))), s = sigmoid(self)";
   static double value(double dy, double x) {
@@ -182,13 +180,11 @@ struct Meaning<PointwiseFn::mish_backward> : BinaryMeaning {
 
 template <>
 struct Meaning<PointwiseFn::hardswish> : WithBackward<PointwiseFn::hardswish_backward> {
-  static constexpr std::string_view schema = "(Tensor self)";
   static constexpr std::string_view doc = "self * clamp(self + 3, 0, 6) / 6";
   static double value(double x) { return x * (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
 };
 template <>
 struct Meaning<PointwiseFn::hardswish_backward> : BinaryMeaning {
-  static constexpr std::string_view schema = "(Tensor grad_output, Tensor self)";
   static constexpr std::string_view doc =
       "0 where self < -3, grad_output where self > 3, else grad_output * (self / 3 + 1 / 2)";
   static double value(double dy, double x) { return x < -3 ? 0 : x > 3 ? dy : dy * (x / 3 + 0.5); }

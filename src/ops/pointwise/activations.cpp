@@ -14,7 +14,6 @@ Tensor one_minus(const Tensor& x) { return sub(scalar(1.0), x); }
 
 // The last one reaches far into both tails.
 struct ActivationMeaning : UnaryMeaning {
-  static constexpr std::string_view schema = "(Tensor self)";
   static std::vector<Sample> samples() {
     std::vector<Sample> list = unary_samples();
     list.push_back({.in = {{.sizes = {67}, .low = -30, .high = 30}}});
@@ -97,7 +96,6 @@ struct Meaning<PointwiseFn::silu> : ActivationMeaning {
 };
 template <>
 struct Meaning<PointwiseFn::silu_backward> : BinaryMeaning {
-  static constexpr std::string_view schema = "(Tensor grad_output, Tensor self)";
   static constexpr std::string_view doc =
       "grad_output * s * (1 + self * (1 - s)), s = sigmoid(self)";
   static double value(double dy, double x) {

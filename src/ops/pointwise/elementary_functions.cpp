@@ -64,11 +64,9 @@ struct Comparison : BinaryMeaning {
 
 struct NumberMeaning : UnaryMeaning {
   static constexpr auto infer = infer_numbers;
-  static constexpr std::string_view schema = "(Tensor self)";
 };
 struct RealMeaning : UnaryMeaning {
   static constexpr auto infer = infer_unary_floating;
-  static constexpr std::string_view schema = "(Tensor self)";
 };
 
 // The gradient of maximum (kSign 1) and minimum: half to each where both are it, as PyTorch's.

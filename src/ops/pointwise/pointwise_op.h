@@ -12,7 +12,7 @@
 
 namespace epilogue {
 
-// Members that have no default below: schema, doc, value(operands..., parameters...).
+// Members that have no default below: doc, value(operands..., parameters...).
 template <PointwiseFn kFn>
 struct Meaning;
 
@@ -38,11 +38,13 @@ std::vector<Sample> binary_samples(const std::vector<Attr>& attrs = {}, SampleRa
 
 // Shared by most functions of one operand, and by most backward functions (dy, saved).
 struct UnaryMeaning {
+  static constexpr std::string_view schema = "(Tensor self)";
   static constexpr auto infer = infer_floating;
   static constexpr std::array<AutocastRule, 2> autocast = {};
   static std::vector<Sample> samples() { return unary_samples(); }
 };
 struct BinaryMeaning {
+  static constexpr std::string_view schema = "(Tensor grad_output, Tensor self)";
   static constexpr auto infer = infer_floating;
   static constexpr std::array<AutocastRule, 2> autocast = {};
   static std::vector<Sample> samples() { return binary_samples(); }

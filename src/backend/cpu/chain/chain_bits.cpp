@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/operand.h"
 #include "backend/cpu/simd/panels/quantise_groups.h"
 #include "backend/cpu/simd/quantise.h"
+#include "backend/cpu/simd/scratch.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
 #include "epilogue/round_weight.h"

@@ -57,6 +57,7 @@ const simd::PackedWeights& SharedPanels::pack() {
   const uint64_t now = versions();
   if (packed_versions_.load(std::memory_order_relaxed) == now) return *panels_;
   std::vector<simd::PackedPart> parts;
+  parts.reserve(weights_.size());
   for (const KnownWeight& w : weights_)  // [n, k]: B is its transpose
     parts.push_back({{w.data, float_type(w.dtype), w.strides[1], w.strides[0]}, w.sizes[1]});
   // Two weights at most.

@@ -135,12 +135,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const BernoulliKernels& bernoulli_kernels() {
-  static constexpr std::array<const BernoulliKernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const BernoulliKernels& bernoulli_kernels() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

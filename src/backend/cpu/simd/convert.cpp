@@ -52,12 +52,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const ConvertKernels& convert_kernels() {
-  static constexpr std::array<const ConvertKernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const ConvertKernels& convert_kernels() { return EPILOGUE_PICK(table); }
 
 void to_f32(FloatType type, const void* in, float* out, size_t n) {
   if (n == 0) return;

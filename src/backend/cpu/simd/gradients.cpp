@@ -124,12 +124,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const GradientKernels& gradient_kernels() {
-  static constexpr std::array<const GradientKernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const GradientKernels& gradient_kernels() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

@@ -32,6 +32,15 @@ struct Scalar {
   HWY_INLINE Vf tail(size_t, size_t) const { return set(value); }
 };
 
+// The formula of every value of the parameters.
+template <PointwiseFn kFn>
+struct Formula {
+  template <class... Vs>
+  static HWY_INLINE Vf apply(Vs... vs) {
+    return formula(Of<kFn>(), vs...);
+  }
+};
+
 // Functors, not lambdas: a lambda does not take part in Highway's target region. A formula with its
 // parameters as vectors, made before its loop.
 template <class F, class Indices>
@@ -114,17 +123,16 @@ bool run_case(const TileOperand* operands, float* out, size_t n, const float* pa
 
 template <PointwiseFn kFn>
 void run_function(const TileOperand* operands, float* out, size_t n, const float* parameters) {
-  using F = Formula<kFn>;
-  if constexpr (requires { typename F::Cases; })
-    if (run_case<kFn>(operands, out, n, parameters, typename F::Cases())) return;
-  run_formula<kFn, F>(operands, out, n, parameters);
+  if constexpr (requires { typename CasesOf<kFn>::Type; })
+    if (run_case<kFn>(operands, out, n, parameters, typename CasesOf<kFn>::Type())) return;
+  run_formula<kFn, Formula<kFn>>(operands, out, n, parameters);
 }
 
 template <PointwiseFn kFn>
 void run_each(const TileOperand* operands, float* out, size_t n, const float*) {
   const TileOperand x = operands[0];
   for (size_t i = 0; i < n; ++i)
-    out[i] = Formula<kFn>::apply_one(x.data != nullptr ? x.data[i] : x.value);
+    out[i] = formula(Of<kFn>(), x.data != nullptr ? x.data[i] : x.value);
 }
 
 template <size_t kIndex>
@@ -175,12 +183,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const PointwiseKernels& pointwise_kernels() {
-  static constexpr std::array<const PointwiseKernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const PointwiseKernels& pointwise_kernels() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

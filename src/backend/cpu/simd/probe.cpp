@@ -55,10 +55,7 @@ HWY_AFTER_NAMESPACE();
 namespace epilogue::simd {
 
 double fma_gflops(double seconds) {
-  static constexpr std::array<const Probe*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  const Probe& probe = pick(tables);
+  const Probe& probe = EPILOGUE_PICK(table);
   constexpr int64_t kRounds = 20'000;
   volatile float sink = 0.0F;  // the sums must look used
   const double best = best_gflops(seconds, kRounds * probe.flops_per_round,

@@ -31,4 +31,13 @@ const Table& pick(const std::array<const Table*, kTargets>& tables) {
   return *tables[i];
 }
 
+// pick() of the tables named `table` in each target's namespace; behind HWY_ONCE.
+#define EPILOGUE_PICK(table)                                                                \
+  ([]() -> const auto& {                                                                    \
+    static constexpr std::array<decltype(HWY_STATIC_DISPATCH(table))*, kTargets> tables = { \
+        HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),         \
+        HWY_CHOOSE_AVX3(table)};                                                            \
+    return pick(tables);                                                                    \
+  }())
+
 }  // namespace epilogue::simd

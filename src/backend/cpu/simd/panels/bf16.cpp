@@ -76,12 +76,7 @@ const char* decline_bf16(const PanelUse& use) {
   return use.rows <= kFewRows ? nullptr : "needs few rows";
 }
 
-const PanelKernel& bf16_kernel() {
-  static constexpr std::array<const PanelKernel*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const PanelKernel& bf16_kernel() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

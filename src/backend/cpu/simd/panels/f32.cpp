@@ -164,12 +164,7 @@ namespace epilogue::simd {
 // Widened weights of any type.
 const char* decline_f32(const PanelUse&) { return nullptr; }
 
-const PanelKernel& f32_kernel() {
-  static constexpr std::array<const PanelKernel*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const PanelKernel& f32_kernel() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

@@ -298,12 +298,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const I4Kernels& i4_kernels() {
-  static constexpr std::array<const I4Kernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const I4Kernels& i4_kernels() { return EPILOGUE_PICK(table); }
 
 const char* decline_i4_amx(const PanelUse& use);
 

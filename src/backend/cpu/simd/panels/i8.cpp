@@ -61,12 +61,7 @@ const char* decline_i8(const PanelUse& use) {
   return decline_i8_weights(use, is_cached && use.weights != FloatType::f32 ? 2 : 4);
 }
 
-const PanelKernel& i8_kernel() {
-  static constexpr std::array<const PanelKernel*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const PanelKernel& i8_kernel() { return EPILOGUE_PICK(table); }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE

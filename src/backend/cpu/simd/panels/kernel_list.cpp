@@ -5,78 +5,40 @@
 
 namespace epilogue::simd {
 
-// Each pair is defined in the file of its name.
-const char* decline_i4_dots(const PanelUse& use);
-const PanelKernel& i4_dots_kernel();
-const char* decline_i4(const PanelUse& use);
-const PanelKernel& i4_kernel();
-const char* decline_w4a8_amx(const PanelUse& use);
-const PanelKernel& w4a8_amx_kernel();
-const char* decline_w4a8_dots(const PanelUse& use);
-const PanelKernel& w4a8_dots_kernel();
-const char* decline_w4a8_avx_dots(const PanelUse& use);
-const PanelKernel& w4a8_avx_dots_kernel();
-const char* decline_w4a8_bytes(const PanelUse& use);
-const PanelKernel& w4a8_bytes_kernel();
-const char* decline_w4a8_pairs(const PanelUse& use);
-const PanelKernel& w4a8_pairs_kernel();
-const char* decline_i4_amx(const PanelUse& use);
-const PanelKernel& i4_amx_kernel();
-const char* decline_i4_bf16_pairs(const PanelUse& use);
-const PanelKernel& i4_bf16_pairs_kernel();
-const char* decline_i4_f32(const PanelUse& use);
-const PanelKernel& i4_f32_kernel();
-const char* decline_w8a8_amx_tiled(const PanelUse& use);
-const PanelKernel& w8a8_amx_tiled_kernel();
-const char* decline_w8a8_amx(const PanelUse& use);
-const PanelKernel& w8a8_amx_kernel();
-const char* decline_w8a8_dots(const PanelUse& use);
-const PanelKernel& w8a8_dots_kernel();
-const char* decline_w8a8_avx_dots(const PanelUse& use);
-const PanelKernel& w8a8_avx_dots_kernel();
-const char* decline_w8a8_pairs(const PanelUse& use);
-const PanelKernel& w8a8_pairs_kernel();
-const char* decline_i8_pairs(const PanelUse& use);
-const PanelKernel& i8_pairs_kernel();
-const char* decline_i8(const PanelUse& use);
-const PanelKernel& i8_kernel();
-const char* decline_amx_tiled(const PanelUse& use);
-const PanelKernel& amx_tiled_kernel();
-const char* decline_amx(const PanelUse& use);
-const PanelKernel& amx_kernel();
-const char* decline_bf16_pairs(const PanelUse& use);
-const PanelKernel& bf16_pairs_kernel();
-const char* decline_bf16(const PanelUse& use);
-const PanelKernel& bf16_kernel();
-const char* decline_f32(const PanelUse& use);
-const PanelKernel& f32_kernel();
+// In the order in which they are asked. Each is defined in the file of its name.
+#define EPILOGUE_PANEL_KERNELS(X) \
+  X(i4_dots)                      \
+  X(i4)                           \
+  X(w4a8_amx)                     \
+  X(w4a8_dots)                    \
+  X(w4a8_avx_dots)                \
+  X(w4a8_bytes)                   \
+  X(w4a8_pairs)                   \
+  X(i4_amx)                       \
+  X(i4_bf16_pairs)                \
+  X(i4_f32)                       \
+  X(w8a8_amx_tiled)               \
+  X(w8a8_amx)                     \
+  X(w8a8_dots)                    \
+  X(w8a8_avx_dots)                \
+  X(w8a8_pairs)                   \
+  X(i8_pairs)                     \
+  X(i8)                           \
+  X(amx_tiled)                    \
+  X(amx)                          \
+  X(bf16_pairs)                   \
+  X(bf16)                         \
+  X(f32)
+
+#define EPILOGUE_DECLARE(name)                     \
+  const char* decline_##name(const PanelUse& use); \
+  const PanelKernel& name##_kernel();
+EPILOGUE_PANEL_KERNELS(EPILOGUE_DECLARE)
 
 namespace {
 
-constexpr PanelKernelEntry kList[kPanelKernels] = {
-    {"i4_dots", decline_i4_dots, i4_dots_kernel},
-    {"i4", decline_i4, i4_kernel},
-    {"w4a8_amx", decline_w4a8_amx, w4a8_amx_kernel},
-    {"w4a8_dots", decline_w4a8_dots, w4a8_dots_kernel},
-    {"w4a8_avx_dots", decline_w4a8_avx_dots, w4a8_avx_dots_kernel},
-    {"w4a8_bytes", decline_w4a8_bytes, w4a8_bytes_kernel},
-    {"w4a8_pairs", decline_w4a8_pairs, w4a8_pairs_kernel},
-    {"i4_amx", decline_i4_amx, i4_amx_kernel},
-    {"i4_bf16_pairs", decline_i4_bf16_pairs, i4_bf16_pairs_kernel},
-    {"i4_f32", decline_i4_f32, i4_f32_kernel},
-    {"w8a8_amx_tiled", decline_w8a8_amx_tiled, w8a8_amx_tiled_kernel},
-    {"w8a8_amx", decline_w8a8_amx, w8a8_amx_kernel},
-    {"w8a8_dots", decline_w8a8_dots, w8a8_dots_kernel},
-    {"w8a8_avx_dots", decline_w8a8_avx_dots, w8a8_avx_dots_kernel},
-    {"w8a8_pairs", decline_w8a8_pairs, w8a8_pairs_kernel},
-    {"i8_pairs", decline_i8_pairs, i8_pairs_kernel},
-    {"i8", decline_i8, i8_kernel},
-    {"amx_tiled", decline_amx_tiled, amx_tiled_kernel},
-    {"amx", decline_amx, amx_kernel},
-    {"bf16_pairs", decline_bf16_pairs, bf16_pairs_kernel},
-    {"bf16", decline_bf16, bf16_kernel},
-    {"f32", decline_f32, f32_kernel},
-};
+#define EPILOGUE_ENTRY(name) {#name, decline_##name, name##_kernel},
+constexpr PanelKernelEntry kList[kPanelKernels] = {EPILOGUE_PANEL_KERNELS(EPILOGUE_ENTRY)};
 
 }  // namespace
 

@@ -179,12 +179,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epilogue::simd {
 
-const W8a8Kernels& w8a8_kernels() {
-  static constexpr std::array<const W8a8Kernels*, kTargets> tables = {
-      HWY_CHOOSE_FALLBACK(table), HWY_CHOOSE_SSE4(table), HWY_CHOOSE_AVX2(table),
-      HWY_CHOOSE_AVX3(table)};
-  return pick(tables);
-}
+const W8a8Kernels& w8a8_kernels() { return EPILOGUE_PICK(table); }
 
 const char* decline_others_than_w8a8(const PanelUse& use) {
   const bool serves = use.precision == Precision::i8 && use.integer_rows;
