@@ -10,11 +10,10 @@
 //
 //   few bytes    each rank fills its buffer with all of its numbers, and sums those of all
 //   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the
-//   block, and puts the result
-//                where the others take it
-//   rows         that a product makes block by block (sum_rows): it writes each to one of four
-//   slots
-//                of its own, and sums all ranks' slots of the block before, which came meanwhile
+//                block, and puts the result where the others take it
+//   rows         that a product makes block by block (sum_rows): each rank writes a block to one of
+//                its four slots, and sums all ranks' slots of the block before, which came
+//                meanwhile; who makes block b has summed b - 2, so that all have summed b - 4
 //
 // A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them
 // whether the others' processes live.
