@@ -65,7 +65,9 @@ def test_model_of_any_size(name, how, without_inductor):
             if how == "mark_dynamic":
                 torch._dynamo.mark_dynamic(*given.values(), dimension)
             torch.testing.assert_close(compiled(**given)[0], want, rtol=1e-4, atol=1e-5)
-    assert counters["epilogue"] == {"mlps": models.LAYERS, "graphs": 1}
+    counts = dict(counters["epilogue"])
+    assert counts.pop("computed once", 2) == 2  # of rotary embeddings
+    assert counts == {"mlps": models.LAYERS, "graphs": 1}
 
 
 def test_gpt2_of_any_size_by_inductor():
