@@ -511,11 +511,14 @@ class CpuRowChain final : public RowChain {
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
                              tiles_pay(kernel), false, nullptr, operands, outputs, sums});
     }
-    call_stages.back().is_large =
+    StageCall& last = call_stages.back();
+    if (last.kernel->tiles == nullptr) return call_stages;
+    last.is_large =
         simd::exceeds_caches(rows * stages_.back().n() * static_cast<int64_t>(dtype_bytes(dtype_)));
     // After the last stage the next block of rows begins anew.
-    for (size_t i = 0; i < call_stages.size(); ++i)
-      call_stages[i].next = call_stages[(i + 1) % call_stages.size()].weights->panel(0, 0);
+    last.next = call_stages[0].weights->panel(0, 0);
+    for (size_t i = 0; i + 1 < call_stages.size(); ++i)
+      call_stages[i].next = call_stages[i + 1].weights->panel(0, 0);
     return call_stages;
   }
 

@@ -36,33 +36,38 @@ std::optional<simd::PanelStore> StageFinish::in_registers(int64_t block, const f
 
 std::optional<simd::PanelStore> StageFinish::place(int64_t block, const float* bias,
                                                    int64_t panel) const {
+  // One object, which is the result: to copy one that was written part by part stalls.
+  std::optional<simd::PanelStore> made;
   const ChainStage::Finish& finish = call_.stage->finish();
-  if (!finish.is_possible) return std::nullopt;
+  if (!finish.is_possible) return made;
   const int64_t column = block * columns_;
-  simd::PanelStore store;
+  simd::PanelStore& store = made.emplace();
   store.columns = std::min(columns_, weights_.n() - column);
   store.relu = finish.relu();
+  bool fits = true;
   if (flow_.tiles.data != nullptr) {
     const int64_t at = column - flow_.column;
-    if (at % simd::kTileK + store.columns > simd::kTileK) return std::nullopt;
+    fits = at % simd::kTileK + store.columns <= simd::kTileK;
     store.type = simd::FloatType::bf16;
     store.stride = simd::kTileK;
     store.out = flow_.tiles.pair(panel, at / simd::kTileK) + at % simd::kTileK;
   } else {
     const bool is_flow = flow_.is_there();
     const MatrixView& to = is_flow ? flow_.rows : call_.outputs[0];
-    if (to.dtype == DType::f16 || to.col_stride != 1) return std::nullopt;
+    fits = to.dtype != DType::f16 && to.col_stride == 1;
     const int64_t row = (is_flow ? 0 : row_) + panel * simd::kTileBlock;
     store.type = float_type(to.dtype);
     store.stride = to.row_stride;
     store.out = static_cast<char*>(to.data) +
                 (row * to.row_stride + column) * static_cast<int64_t>(size_of(store.type));
   }
-  if (!finish.has_bias) return store;
-  const MatrixView& operand = bias_operand();
-  if (operand.row_stride != 0 || has_levels(operand)) return std::nullopt;
-  store.bias = bias != nullptr ? bias : static_cast<const float*>(operand.data) + column;
-  return store;
+  if (finish.has_bias) {
+    const MatrixView& operand = bias_operand();
+    fits = fits && operand.row_stride == 0 && !has_levels(operand);
+    store.bias = bias != nullptr ? bias : static_cast<const float*>(operand.data) + column;
+  }
+  if (!fits) made.reset();
+  return made;
 }
 
 const MatrixView& StageFinish::bias_operand() const {
