@@ -264,6 +264,7 @@ ChainStage::ChainStage(const RowChainSpec::Stage& spec, DType dtype, bool is_las
   const auto fail = [](const std::string& what) { throw Error("[row chain] expected " + what); };
   if (spec.weights.empty() || spec.weights.size() > 2)
     fail("one or two weights, got " + std::to_string(spec.weights.size()));
+  n_ = spec.weights[0].dim() == 2 ? spec.weights[0].size(0) : 0;
   for (const Tensor& w : spec.weights) {
     if (w.dim() != 2 || w.dtype() != dtype || w.size(0) != n() ||
         (!spec.stacked && w.size(1) != spec.weights[0].size(1)))
@@ -511,14 +512,12 @@ class CpuRowChain final : public RowChain {
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
                              tiles_pay(kernel), false, nullptr, operands, outputs, sums});
     }
-    StageCall& last = call_stages.back();
-    if (last.kernel->tiles == nullptr) return call_stages;
-    last.is_large =
+    if (rows < simd::kLeastTileRows) return call_stages;  // what follows is for tiles
+    call_stages.back().is_large =
         simd::exceeds_caches(rows * stages_.back().n() * static_cast<int64_t>(dtype_bytes(dtype_)));
     // After the last stage the next block of rows begins anew.
-    last.next = call_stages[0].weights->panel(0, 0);
-    for (size_t i = 0; i + 1 < call_stages.size(); ++i)
-      call_stages[i].next = call_stages[i + 1].weights->panel(0, 0);
+    for (size_t i = 0; i < call_stages.size(); ++i)
+      call_stages[i].next = call_stages[(i + 1) % call_stages.size()].weights->panel(0, 0);
     return call_stages;
   }
 

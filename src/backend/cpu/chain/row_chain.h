@@ -35,7 +35,7 @@ class ChainStage {
              std::span<const Int4Weight> int4 = {});
 
   int64_t k() const { return k_; }  // of what it reads: all of a stacked stage's parts
-  int64_t n() const { return spec_.weights[0].size(0); }
+  int64_t n() const { return n_; }
   int products() const { return spec_.stacked ? 1 : static_cast<int>(spec_.weights.size()); }
   int64_t flowing_columns() const { return spec_.flows * n(); }
   const RowChainSpec::Stage& spec() const { return spec_; }
@@ -65,6 +65,7 @@ class ChainStage {
   std::vector<Int4Weight> int4_;
   TileProgram program_;
   int64_t k_ = 0;
+  int64_t n_ = 0;
   Finish finish_;
   // One for each layout in use.
   mutable AppendList<std::shared_ptr<SharedPanels>> packed_;
