@@ -16,8 +16,6 @@ const char* decline_w4a8_dots(const PanelUse& use);
 const PanelKernel& w4a8_dots_kernel();
 const char* decline_w4a8_avx_dots(const PanelUse& use);
 const PanelKernel& w4a8_avx_dots_kernel();
-const char* decline_w4a8_bytes(const PanelUse& use);
-const PanelKernel& w4a8_bytes_kernel();
 const char* decline_w4a8_pairs(const PanelUse& use);
 const PanelKernel& w4a8_pairs_kernel();
 const char* decline_i4_amx(const PanelUse& use);
@@ -59,7 +57,6 @@ constexpr PanelKernelEntry kList[kPanelKernels] = {
     {"w4a8_amx", decline_w4a8_amx, w4a8_amx_kernel},
     {"w4a8_dots", decline_w4a8_dots, w4a8_dots_kernel},
     {"w4a8_avx_dots", decline_w4a8_avx_dots, w4a8_avx_dots_kernel},
-    {"w4a8_bytes", decline_w4a8_bytes, w4a8_bytes_kernel},
     {"w4a8_pairs", decline_w4a8_pairs, w4a8_pairs_kernel},
     {"i4_amx", decline_i4_amx, i4_amx_kernel},
     {"i4_bf16_pairs", decline_i4_bf16_pairs, i4_bf16_pairs_kernel},
