@@ -1,26 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast are MLPs with fewer bits beside torchao's? fewer_bits_torchao.py [--rows 64 512] [--minutes 4] [--json FILE]
+"""How fast are MLPs with fewer bits beside torchao's? fewer_bits_torchao.py [--rows 64 512] [--isa avx512] [--minutes 4] [--json FILE]
 
 A SwiGLU MLP of 2048 x 8192 in bf16, weights drawn from a normal distribution: fuse() with fewer bits, torchao's same scheme by
 torch.compile with freezing, and PyTorch's own bf16, eager and compiled. All take turns, round after round. A line has the median,
 the ratio of medians of the faster of torchao's and PyTorch's to ours with its 95 % interval over rounds, and the relative L2 error
-against float64 beside torchao's. A scheme that torchao does not have on this CPU is named. Needs torch, torchao and epilogue.torch;
+against float64 beside torchao's. --isa limits ours, oneDNN, ATen and MKL to an instruction set; below bf16's, PyTorch's f32 is a peer
+too, and ours is compared with our own f32. A scheme that torchao does not have on this CPU is named. Needs torch, torchao and epilogue.torch;
 keep the machine quiet meanwhile.
 """
 import argparse
 import copy
 import json
+import os
 import statistics
 import sys
 import time
 import warnings
 
-import torch
-from torch import nn
+LIMITS = {
+    "avx2": {"EPILOGUE_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx512": {"EPILOGUE_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "ATEN_CPU_CAPABILITY": "avx512",
+               "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}  # fmt: skip
+LIMIT = sys.argv[sys.argv.index("--isa") + 1] if "--isa" in sys.argv[:-1] else ""
+os.environ.update(LIMITS.get(LIMIT, {}))  # before torch looks
 
-import epilogue.torch
-from epilogue.torch.timing import interleaved, ratio, relative
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import epilogue.torch  # noqa: E402
+from epilogue.torch.timing import interleaved, ratio, relative  # noqa: E402
 
 DIM, HIDDEN = 2048, 8192
 # Name, options of fuse(), torchao's config.
@@ -72,7 +82,13 @@ def torchao_of(plain, name, x):
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"
 
 
-def run(rows, seconds, rounds):
+def quartiles(best, fused):
+    """Quartiles of the rounds' ratios."""
+    low, _, high = statistics.quantiles([b / f for b, f in zip(best, fused)], n=4)
+    return low, high
+
+
+def run(rows, seconds, rounds, schemes):
     torch.manual_seed(0)
     torch._dynamo.reset()
     plain = SwiGlu()
@@ -82,7 +98,13 @@ def run(rows, seconds, rounds):
     x = torch.randn(rows, DIM).bfloat16()
     want = copy.deepcopy(plain).double()(x.double())
     modules = {"eager": plain, "compile": compiled(copy.deepcopy(plain)), "fused bf16": epilogue.torch.fuse(copy.deepcopy(plain))}
+    if LIMIT:
+        wide, plain_f32 = x.float(), copy.deepcopy(plain).float()
+        for name, of in (("eager", plain_f32), ("compile", compiled(plain_f32)), ("fused", epilogue.torch.fuse(copy.deepcopy(plain_f32)))):
+            modules[f"{name} f32"] = lambda _, of=of: of(wide)
     for name, options in SCHEMES.items():
+        if name not in schemes:
+            continue
         modules[f"fused {name}"] = epilogue.torch.fuse(copy.deepcopy(plain), **options)
         theirs = torchao_of(plain, name, x)
         if isinstance(theirs, str):
@@ -101,9 +123,11 @@ def run(rows, seconds, rounds):
         row = {"rows": rows, "setting": name, "ms": statistics.median(times[name]), "error": off[name], "rounds": len(times[name])}
         if name.startswith("fused"):
             theirs = "torchao" + name[5:]
-            peers = [n for n in ("eager", "compile", theirs) if n in times]
+            peers = [n for n in ("eager", "compile", "eager f32", "compile f32", theirs) if n in times]
             best = min(peers, key=lambda n: statistics.median(times[n]))
-            row.update(beside=best, ratio=ratio(times[best], times[name]))
+            row.update(beside=best, ratio=ratio(times[best], times[name]), quartiles=quartiles(times[best], times[name]))
+            if LIMIT:
+                row.update(to_f32=ratio(times["fused f32"], times[name]), to_f32_quartiles=quartiles(times["fused f32"], times[name]))
             if theirs in times:
                 row.update(to_torchao=ratio(times[theirs], times[name]), errors=off[name] / off[theirs])
         found.append(row)
@@ -116,6 +140,9 @@ def show(rows):
         line = f"{row['rows']:>5}  {row['setting']:<18}{row['ms']:>9.2f}{row['error']:>10.2e}"
         if "ratio" in row:
             line += "   {:.2f} [{:.2f}, {:.2f}] of {}".format(*row["ratio"], row["beside"])
+            line += " (quartiles {:.2f}, {:.2f})".format(*row["quartiles"])
+        if "to_f32" in row:
+            line += "; {:.2f} [{:.2f}, {:.2f}] of own f32 (quartiles {:.2f}, {:.2f})".format(*row["to_f32"], *row["to_f32_quartiles"])
         if "errors" in row:
             line += "; {:.2f} [{:.2f}, {:.2f}]; {:.2f}".format(*row["to_torchao"], row["errors"])
         print(line)
@@ -126,6 +153,8 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--minutes", type=float, default=4, help="of timing, at most, about")
     parser.add_argument("--rounds", type=int, default=60, help="at most, for each number of rows")
+    parser.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
+    parser.add_argument("--isa", choices=LIMITS, help="at most these instructions, for ours and all peers")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -133,7 +162,7 @@ def main():
     found = []
     with torch.no_grad():
         for rows in options.rows:
-            found += run(rows, 60 * options.minutes / len(options.rows), options.rounds)
+            found += run(rows, 60 * options.minutes / len(options.rows), options.rounds, options.schemes)
     show(found)
     if options.json:
         with open(options.json, "w") as file:

@@ -75,6 +75,9 @@ std::vector<PairTiming> time_pairs(const std::vector<Contender>& contenders, dou
     std::vector<double> ratios(times[i].size());
     std::transform(times[0].begin(), times[0].end(), times[i].begin(), ratios.begin(),
                    std::divides<>());
+    std::sort(ratios.begin(), ratios.end());
+    t.lower_quartile = ratios[ratios.size() / 4];
+    t.upper_quartile = ratios[(3 * ratios.size()) / 4 - (ratios.size() % 4 == 0 ? 1 : 0)];
     t.ratio = median_with_interval(std::move(ratios));
     timings.push_back(std::move(t));
   }

@@ -25,6 +25,8 @@ struct PairTiming {
   double min_ns = 0;
   double median_ns = 0;
   Median ratio;  // the first one's time over this one's, round by round: above 1 this one is faster
+  double lower_quartile = 0;  // of that
+  double upper_quartile = 0;
   size_t rounds = 0;
 };
 

@@ -10,7 +10,7 @@ from .patterns import MLP, Found, NoMatch, match_at
 
 _IN_PLACE = {"setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior",
              "ipow", "irshift", "isub", "itruediv", "ixor"}  # fmt: skip
-_PLAIN = ("FakeTensor", "Tensor", "Parameter")  # not a DTensor, say
+_PLAIN = ("FakeTensor", "Tensor", "Parameter", "PackedWeight")  # not a DTensor, say
 
 
 def alike(*nodes: "fx.Node | None") -> "list[torch.Tensor] | None":

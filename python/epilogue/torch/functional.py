@@ -12,6 +12,7 @@ import typing
 import torch
 
 from . import activations
+from . import packed_call  # registers its op
 from . import pointwise  # noqa: F401  (registers fake results and gradients of the compiled ops)
 from .handle import Handle, Kept
 from .match import Plan
@@ -81,6 +82,7 @@ def _keep(weights: typing.List[torch.Tensor], biases: typing.List[OptionalTensor
 def clear() -> None:
     """Drops the weights that were packed for calls with cache=True, and for torch.compile's backend."""
     _kept.clear()
+    packed_call.clear()
 
 
 def _forward(plan: Plan, x: torch.Tensor, weights: "list[torch.Tensor]", biases: "list[OptionalTensor]", cache: bool) -> torch.Tensor:

@@ -22,7 +22,7 @@ from . import choose, gathered, sharded, signals
 from .fused_class import class_of, is_compiling, unfused_class
 from .handle import Handle
 from .linears import is_conv1d, is_linear
-from .packed import rounded_of
+from .packed import PackedWeight, rounded_of
 from .report import Row
 from .rounded_call import compiled_call, mark, unmark
 from .taken import Taken, misfit, take, unfit
@@ -442,7 +442,7 @@ def fuse_linears(
         for child in parent.children() if not is_linear(parent) else ():
             if not is_linear(child) or child in of_mlps or not options.linears:
                 unfuse_linear(child)
-                if child in of_mlps and options.bits:
+                if child in of_mlps and (options.bits or type(child._parameters.get("weight")) is PackedWeight):
                     mark(child, options.bits)
                 continue
             reason = why_left(child, options, tied)

@@ -62,6 +62,8 @@ class PackedWeight(torch.Tensor):
     """A weight of which the rounded copy alone is there. Ops widen it for their call; no gradients."""
 
     rounded: Rounded
+    # Ops give plain tensors, and a compiler reads no function of this class.
+    __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, rounded: Rounded) -> "PackedWeight":
@@ -95,6 +97,24 @@ class PackedWeight(torch.Tensor):
     def __reduce_ex__(self, protocol: typing.Any) -> typing.Any:
         return _rebuild, (tuple(self.current()),)
 
+    def __tensor_flatten__(self) -> "tuple[list[str], typing.Any]":
+        """torch.compile: graphs read steps and scales as tensors of their own."""
+        r = self.current()
+        return [n for n in ("steps", "scales", "zeros") if getattr(r, n) is not None], (r.inputs, r.group, r.dtype, r.transposed)
+
+    def _stable_hash_for_caching(self) -> str:
+        """For the cache of compiled graphs, which keeps none of the values."""
+        return str(self.__tensor_flatten__())
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name in ("steps", "scales", "zeros"):
+            return getattr(self.rounded, name)
+        raise AttributeError(name)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: "dict[str, torch.Tensor]", rest: typing.Any, size: typing.Any, stride: typing.Any) -> "PackedWeight":
+        return PackedWeight(Rounded(inner["steps"], inner["scales"], inner.get("zeros"), *rest))
+
     @classmethod
     def __torch_dispatch__(cls, func: typing.Any, types: typing.Any, args: typing.Any = (), kwargs: typing.Any = None) -> typing.Any:
         kwargs = kwargs or {}
@@ -105,6 +125,21 @@ class PackedWeight(torch.Tensor):
             return PackedWeight(args[0].current().map(torch.clone))
         if func is aten._to_copy.default and set(kwargs) <= {"dtype"} and kwargs.get("dtype") in _DTYPES.values():
             return PackedWeight(args[0].rounded._replace(dtype=kwargs["dtype"]))
+        if func is aten.t.default:
+            r = args[0].current()
+            return PackedWeight(r._replace(transposed=not r.transposed))
+        if func is aten.slice.Tensor and not kwargs and tuple(args[1:2]) in ((), (0,)) and tuple(args[4:]) in ((), (1,)):
+            r = args[0].current()
+            if not r.transposed:
+                first, last, _ = slice(*args[2:4]).indices(r.steps.shape[0])
+                return PackedWeight(r.outputs(first, last))
+        if func.namespace == "epilogue" and func._opname in ("linears", "kept_mlp") and not kwargs:
+            if all(type(w) is PackedWeight for w in args[1]):
+                from .packed_call import of_weights
+
+                out = of_weights(func, args, [w.current() for w in args[1]])
+                if out is not None:
+                    return out
         plain = torch.utils._pytree.tree_map_only(PackedWeight, PackedWeight.dequantize, (args, kwargs))
         return func(*plain[0], **plain[1])
 

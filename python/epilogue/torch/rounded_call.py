@@ -11,6 +11,7 @@ from torch import nn
 
 from .fused_class import class_of, is_compiling, unfused_class
 from .match import DTYPES
+from .packed import PackedWeight
 
 BITS = "_epilogue_bits"  # of a linear layer that a fused MLP consists of
 
@@ -21,10 +22,14 @@ def compiled_call(
     """What a graph has of the layer. Dynamo reads this function: its branches become guards."""
     state = getattr(module, "_epilogue_linear_state", None)  # of a layer that is fused by itself
     bits = getattr(module, BITS, "") if state is None else state.options.bits
+    weight = module.weight
+    is_packed = type(weight) is PackedWeight  # rounded already: `bits` is of the rows alone
+    if is_packed and not bits:
+        bits = "int8"
     if not bits or len(args) != 1 or kwargs or torch.is_autocast_enabled("cpu") or torch.compiler.is_exporting():
         return own(module, *args, **kwargs)
-    x, weight, bias = args[0], module.weight, module.bias
-    if not isinstance(x, torch.Tensor) or type(weight) is not nn.Parameter or x.dtype is not weight.dtype or x.dtype not in DTYPES:
+    x, bias = args[0], module.bias
+    if not isinstance(x, torch.Tensor) or not (is_packed or type(weight) is nn.Parameter) or x.dtype is not weight.dtype or x.dtype not in DTYPES:
         return own(module, *args, **kwargs)
     if x.device.type != "cpu" or weight.device.type != "cpu" or not 0 < x.dim() <= 8:
         return own(module, *args, **kwargs)
@@ -46,7 +51,7 @@ def _marked_class(original: type) -> type:
 
 def mark(module: nn.Module, bits: str) -> None:
     """A layer of a fused MLP, whose calls without a compiler are the MLP's."""
-    if "forward" not in module.__dict__ and type(module._parameters.get("weight")) is nn.Parameter:
+    if "forward" not in module.__dict__ and type(module._parameters.get("weight")) in (nn.Parameter, PackedWeight):
         module.__dict__[BITS] = bits
         module.__class__ = _marked_class(type(module))
 

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "backend/cpu/chain/chain_bits.h"
@@ -165,7 +166,8 @@ class StageRun {
   // panel once, as one run of memory.
   int64_t chunk_of_k() const {
     if (weights_.layout().has_groups && m_ <= kFewChainRows) return call_.padded_k;
-    const int64_t unit = std::max({kChunkUnit, weights_.k_unit(), call_.kernel->layout.sum_unit});
+    const int64_t unit = std::lcm(std::max(kChunkUnit, weights_.k_unit()),
+                                  std::max<int64_t>(1, call_.kernel->layout.sum_unit));
     return even_piece(call_.padded_k, kChunkK, unit);
   }
 

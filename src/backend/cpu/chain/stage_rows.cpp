@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/group_columns.h"
 #include "backend/cpu/simd/panels/integer_rows.h"
 #include "backend/cpu/simd/panels/operand.h"
+#include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
@@ -160,7 +161,9 @@ StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t
   if (layout.quantise_rows == nullptr) return rows;
   if (reads_tiles(stage, m)) return quantised_tiles(stage, rows, m, threads);
   const int64_t stride = stage.padded_k;
-  const int64_t unit = layout.has_groups ? stage.weights->k_unit() : layout.sum_unit;
+  const int64_t unit = !layout.has_groups    ? layout.sum_unit
+                       : layout.sum_unit > 0 ? simd::w4a8_sum_unit(stage.weights->groups())
+                                             : stage.weights->k_unit();
   const int64_t sums_stride = unit > 0 ? stride / unit + 1 : 0;
   // Rows first: they begin at a cache line.
   const int64_t row_floats = (stride * m * layout.row_bytes + 3) / int64_t{sizeof(float)};

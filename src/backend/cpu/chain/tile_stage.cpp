@@ -197,7 +197,7 @@ simd::GroupColumns unpacked_columns_of(const StageCall& call, const TiledRows& r
   const PackedWeights& weights = *call.weights;
   return {weights.groups(), weights.panel(0, 0), weights.panel_bytes(call.padded_k),
           weights.products(),
-          call.kernel->layout.row_bytes == 1 ? simd::choose_bytes(weights.groups(), rows.panels())
+          call.kernel->layout.row_bytes == 1 ? simd::TileForm::bytes
                                              : simd::choose_pairs(weights.groups(), rows.panels())};
 }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/row_tiles.h"
 #include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/simd/panels/integer_products.h"
+#include "backend/simd/panels/plain_bytes.h"
 #include "backend/simd/panels/plain_tile_unit.h"
 #include "base/cpu_features.h"
 
@@ -152,13 +153,25 @@ struct GroupedWeights {
     from_f32(f.scales, wide.data(), scales.data(), groups);
     part = {steps.data(), scales.data(), f.has_zeros ? zeros.data() : nullptr, f.size};
   }
-  double value(const GroupFormat& f, int64_t row, int64_t k) const {
+  int step(int64_t row, int64_t k) const {
     const auto at = static_cast<size_t>(row * depth + k);
-    const int step = steps[at / 2] >> (at % 2 * 4) & 15;
-    const auto group = static_cast<size_t>(row * (depth / f.size) + k / f.size);
-    float scale = 0;
-    to_f32(f.scales, &scales[group], &scale, 1);
-    return double{scale} * (step - (f.has_zeros ? zeros[group] : 8));
+    return steps[at / 2] >> (at % 2 * 4) & 15;
+  }
+  float scale(const GroupFormat& f, int64_t row, int64_t group) const {
+    float s = 0;
+    to_f32(f.scales, &scales[static_cast<size_t>(row * (depth / f.size) + group)], &s, 1);
+    return s;
+  }
+  int zero(const GroupFormat& f, int64_t row, int64_t group) const {
+    return f.has_zeros ? zeros[static_cast<size_t>(row * (depth / f.size) + group)] : kMiddleStep;
+  }
+  double value(const GroupFormat& f, int64_t row, int64_t k) const {
+    return double{scale(f, row, k / f.size)} * (step(row, k) - zero(f, row, k / f.size));
+  }
+  PlainBytes bytes(const GroupFormat& f, int64_t row) const {
+    return plain_bytes(
+        depth, f.size, [&](int64_t k) { return step(row, k); },
+        [&](int64_t g) { return scale(f, row, g); }, [&](int64_t g) { return zero(f, row, g); });
   }
 
   int64_t rows;
@@ -262,8 +275,8 @@ TEST_P(IntegerKernels, FourBitWeightsGiveTheirProducts) {
   EXPECT_GE(kernels, 4);
 }
 
-// Rows of 8 bits, as the kernel reads them, times 4-bit weights: sums of a group are integers, and
-// what is made of them is added in the order of the groups, so that every bit is known.
+// Rows of 8 bits, as the kernel reads them, times 4-bit weights as bytes: sums of kBytesK are
+// integers, and what is made of them is added in the order of k, so that every bit is known.
 void expect_grouped_sums(const PanelKernel& kernel, const char* name, const GroupFormat& f,
                          int64_t m, int64_t k, int64_t n, int parts) {
   std::vector<GroupedWeights> weights;
@@ -285,12 +298,12 @@ void expect_grouped_sums(const PanelKernel& kernel, const char* name, const Grou
     return has_bytes ? int32_t{bytes[i * k + q]} : int32_t{memory[static_cast<size_t>(i * k + q)]};
   };
   EXPECT_EQ(row(0, 0), 127);
-  const int64_t groups = k / f.size;
-  std::vector<int32_t> row_sums(static_cast<size_t>(m * (groups + 1)));
+  const int64_t unit = w4a8_sum_unit(f);
+  std::vector<int32_t> row_sums(static_cast<size_t>(m * (k / unit + 1)));
   if (has_bytes) {
-    running_sums(bytes, k, m, k, f.size, row_sums.data());
+    running_sums(bytes, k, m, k, unit, row_sums.data());
   } else {
-    running_sums(memory.data(), k, m, k, f.size, row_sums.data());
+    running_sums(memory.data(), k, m, k, unit, row_sums.data());
   }
   PanelArgs args;
   args.m = m;
@@ -299,7 +312,7 @@ void expect_grouped_sums(const PanelKernel& kernel, const char* name, const Grou
   args.a_stride = k;
   args.row_scales = row_scales.data();
   args.row_sums = row_sums.data();
-  args.row_sums_stride = groups + 1;
+  args.row_sums_stride = k / unit + 1;
   args.groups = &packed.groups();
   const int64_t each = packed.columns_per_panel();
   std::vector<float> sums[2];
@@ -313,31 +326,27 @@ void expect_grouped_sums(const PanelKernel& kernel, const char* name, const Grou
     function(args);
     args.accumulate = true;
     function(args);
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < std::min(each, n - panel * each); ++j)
-        for (int p = 0; p < parts; ++p) {
-          const GroupedWeights& w = weights[static_cast<size_t>(p)];
+    for (int64_t j = 0; j < std::min(each, n - panel * each); ++j)
+      for (int p = 0; p < parts; ++p) {
+        const PlainBytes column = weights[static_cast<size_t>(p)].bytes(f, panel * each + j);
+        for (int64_t i = 0; i < m; ++i) {
           float expected = 0;
-          for (int64_t g = 0; g < 2 * groups; ++g) {
-            const auto at = static_cast<size_t>((panel * each + j) * groups + g % groups);
-            int32_t sum = 0;
-            for (int64_t q = g % groups * f.size; q < (g % groups + 1) * f.size; ++q) {
-              const auto step = static_cast<size_t>((panel * each + j) * k + q);
-              const int32_t value = (w.steps[step / 2] >> (step % 2 * 4) & 15) -
-                                    (f.has_zeros ? int32_t{w.zeros[at]} : 8);
-              sum += value * row(i, q);
+          for (const int64_t begin : {int64_t{0}, k})
+            for (int64_t from = 0; from < k; from += kBytesK) {
+              int32_t sum = 0;
+              for (int64_t q = from; q < std::min(k, from + kBytesK); ++q)
+                sum += column.bytes[static_cast<size_t>(q)] * row(i, q);
+              const float both = row_scales[static_cast<size_t>(i)] *
+                                 column.scales[static_cast<size_t>(from / kBytesK)];
+              const float product = static_cast<float>(sum) * both;
+              expected = begin + from == 0 ? product : expected + product;
             }
-            float scale = 0;
-            to_f32(f.scales, &w.scales[at], &scale, 1);
-            const float both = row_scales[static_cast<size_t>(i)] * scale;
-            const float product = static_cast<float>(sum) * both;
-            expected = g == 0 ? product : expected + product;
-          }
           ASSERT_EQ(sums[p][static_cast<size_t>(i * each + j)], expected)
               << name << ": " << m << " x " << k << " x " << n << " groups of " << f.size
               << (f.has_zeros ? " with zeros" : "") << ", part " << p << " of " << parts << " at "
               << i << ", " << j;
         }
+      }
   }
 }
 
@@ -348,8 +357,13 @@ void expect_grouped_sums_of_all_sizes(const PanelKernel& kernel, const char* nam
         for (const int64_t m : {1, 2, 3, 4, 5, 6, 7, 13, 33})
           for (const int parts : {1, 2}) {
             expect_grouped_sums(kernel, name, {size, has_zeros, scales}, m, 128, 65, parts);
-            expect_grouped_sums(kernel, name, {size, has_zeros, scales}, m, 384, 3, parts);
+            expect_grouped_sums(kernel, name, {size, has_zeros, scales}, m, 1152, 3, parts);
           }
+  // Of which kBytesK is no multiple, or none of it; and a last half of a tile.
+  for (const auto& [size, k] : {std::array<int64_t, 2>{96, 1152}, {1024, 2048}, {32, 544}})
+    for (const int64_t m : {3, 33})
+      for (const int parts : {1, 2})
+        expect_grouped_sums(kernel, name, {size, true}, m, k, 5, parts);
 }
 
 constexpr PanelUse kW4a8 = {
@@ -366,8 +380,48 @@ TEST_P(IntegerKernels, SumsOf4BitWeightsAnd8BitRowsAreExact) {
   EXPECT_GE(kernels, 1);
 }
 
-// What AVX-VNNI's kernel does with groups, over an instruction in plain code.
-TEST_P(IntegerKernels, GroupsOfDotProductsOverAPlainUnit) {
+// The second rounding moves a weight by half of what bytes lie apart, and by what the ratio lost.
+TEST(BytesOf4Bits, AreNearTheirWeights) {
+  for (const int64_t size : {32, 96, 128, 1024})
+    for (const bool has_zeros : {false, true}) {
+      const GroupFormat f = {size, has_zeros};
+      const int64_t k = 3 * std::lcm(size, int64_t{256});
+      const GroupedWeights w(3, k, f, 5);
+      for (int64_t row = 0; row < 3; ++row) {
+        const PlainBytes column = w.bytes(f, row);
+        for (int64_t q = 0; q < k; ++q) {
+          const double scale = column.scales[static_cast<size_t>(q / kBytesK)];
+          const int byte = column.bytes[static_cast<size_t>(q)];
+          ASSERT_LE(std::abs(byte), kMostByte);
+          ASSERT_NEAR(byte * scale, w.value(f, row, q), 0.51 * scale) << size << " at " << q;
+        }
+      }
+    }
+}
+
+TEST_P(IntegerKernels, BytesOfColumnsThatAreNotFiniteOrVanish) {
+  const LevelScope level(GetParam());
+  const GroupFormat f = {32, false};
+  GroupedWeights w(3, 64, f, 6);
+  const float scales[] = {std::numeric_limits<float>::infinity(), 1, 1e-35F, 0, 0, 0};
+  from_f32(f.scales, scales, w.scales.data(), 6);
+  const std::vector<PackedPart> parts = {{{}, 64, &w.part}};
+  const I4Kernels& kernels = i4_kernels();
+  const PackedWeights packed(parts, 3, kernels.kernel.layout, Join::columns, {Precision::i4, f});
+  const int64_t width = kernels.kernel.layout.width;
+  if (width < 3) GTEST_SKIP() << "one column a panel";
+  std::vector<int8_t> bytes(static_cast<size_t>(64 * width));
+  std::vector<float> block(static_cast<size_t>(width));
+  kernels.unpack(f, packed.panel(0, 0), 64, StepOrder::quads, {bytes.data(), block.data()});
+  EXPECT_TRUE(std::isnan(block[0])) << "no sum looks finite";
+  for (const size_t column : {size_t{1}, size_t{2}}) {
+    EXPECT_LT(block[column], 1e-30F);
+    EXPECT_EQ(bytes[4 * column], 0);
+  }
+}
+
+// What AVX-VNNI's kernel does with bytes, over an instruction in plain code.
+TEST_P(IntegerKernels, BytesOfDotProductsOverAPlainUnit) {
   const LevelScope level(GetParam());
   constexpr int64_t width = plain_dots::Unit::kLanes;
   if (i4_kernels().kernel.layout.width != width) GTEST_SKIP() << "other panels";
@@ -381,7 +435,7 @@ TEST_P(IntegerKernels, GroupsOfDotProductsOverAPlainUnit) {
   for (const int64_t size : {32, 128})
     for (const bool has_zeros : {false, true})
       for (const int64_t m : {1, 5, 6, 7, 33})
-        expect_grouped_sums(kernel, "plain dots", {size, has_zeros, FloatType::bf16}, m, 384, 65,
+        expect_grouped_sums(kernel, "plain dots", {size, has_zeros, FloatType::bf16}, m, 640, 65,
                             1);
 }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/bf16_pairs.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
+#include "backend/simd/panels/plain_bytes.h"
 #include "backend/simd/panels/plain_tile_unit.h"
 #include "base/cpu_features.h"
 #include "support/test.h"
@@ -327,19 +328,22 @@ class GroupedTiles : public TileProducts {
       return double{scale} * (step - (c.format.has_zeros ? int{zeros[q][at]} : 8));
     };
 
-    const bool has_bytes = form == TileForm::quads || form == TileForm::bytes;
-    // Half of what bytes of one scale lie apart, and what their ratio loses.
-    const auto byte_loss = [&](size_t q, int64_t column, int64_t k) {
-      double most = 0;
-      for (int64_t g = k / kBytesK * kBytesK; g < std::min(p.k, (k / kBytesK + 1) * kBytesK);
-           g += c.format.size) {
-        const auto at = static_cast<size_t>(column * groups + g / c.format.size);
-        const int zero = c.format.has_zeros ? int{zeros[q][at]} : 8;
-        float scale = 0;
-        to_f32(c.format.scales, &scales[q][at], &scale, 1);
-        most = std::max(most, double{std::abs(scale)} * std::max(zero, 15 - zero));
-      }
-      return most / 127 * 0.51;
+    const bool has_bytes = form == TileForm::bytes;
+    const auto bytes_of = [&](size_t q, int64_t column) {
+      return plain_bytes(
+          p.k, c.format.size,
+          [&](int64_t k) {
+            return steps[q][static_cast<size_t>(column * p.k + k) / 2] >> (k % 2 * 4) & 15;
+          },
+          [&](int64_t g) {
+            float scale = 0;
+            to_f32(c.format.scales, &scales[q][static_cast<size_t>(column * groups + g)], &scale,
+                   1);
+            return scale;
+          },
+          [&](int64_t g) {
+            return c.format.has_zeros ? int{zeros[q][static_cast<size_t>(column * groups + g)]} : 8;
+          });
     };
     std::vector<int8_t> small(static_cast<size_t>(p.m * p.k));
     std::vector<uint16_t> halves(small.size());
@@ -389,19 +393,19 @@ class GroupedTiles : public TileProducts {
       TileLoops<PlainUnit, true>(args).run();
     }
     for (int64_t column = 0; column < p.n; ++column)
-      for (int64_t i = 0; i < p.m; ++i)
-        for (int q = 0; q < p.products; ++q) {
+      for (int q = 0; q < p.products; ++q) {
+        const PlainBytes exact = bytes_of(static_cast<size_t>(q), column);
+        for (int64_t i = 0; i < p.m; ++i) {
           double expected = 0;
           double bound = 1e-9;
           for (int64_t k = 0; k < p.k; ++k) {
-            const double product =
-                weight(static_cast<size_t>(q), column, k) * small[static_cast<size_t>(i * p.k + k)];
+            const double w = has_bytes ? exact.bytes[static_cast<size_t>(k)] *
+                                             double{exact.scales[static_cast<size_t>(k / kBytesK)]}
+                                       : weight(static_cast<size_t>(q), column, k);
+            const double product = w * small[static_cast<size_t>(i * p.k + k)];
             expected += product;
             // Values are rounded to bf16, integers are not.
             bound += std::abs(product) * (form == TileForm::values ? 0x1p-8 : 0x1p-30);
-            if (form == TileForm::bytes)
-              bound += byte_loss(static_cast<size_t>(q), column, k) *
-                       std::abs(small[static_cast<size_t>(i * p.k + k)]);
           }
           const auto block = static_cast<size_t>(column / each * panels + i / kTileBlock);
           const auto place =
@@ -411,6 +415,7 @@ class GroupedTiles : public TileProducts {
               << static_cast<int>(form) << ", product " << q << " of " << p.products << " at " << i
               << ", " << column;
         }
+      }
   }
 };
 
@@ -423,16 +428,16 @@ TEST_F(GroupedTiles, GiveTheProductsOfTheirWeightsWhateverTheBlocks) {
           const FloatType scales = depth == 1 ? FloatType::f16 : FloatType::bf16;
           const GroupFormat wide = {128, has_zeros, scales};
           const GroupFormat narrow = {32, has_zeros, scales};
-          for (const TileForm form : {TileForm::values, TileForm::pairs, TileForm::quads})
+          for (const TileForm form : {TileForm::values, TileForm::pairs}) {
             expect_grouped({{m, k, n, products}, wide, depth, 1 + depth}, form);
-          for (const TileForm form : {TileForm::values, TileForm::pairs})
             expect_grouped({{m, k, n, products}, narrow, depth, 2}, form);
+          }
         }
 }
 
-// Bytes of one scale: of groups that end in the midst of a step, of more than one scale, and of
-// blocks of k of each.
-TEST_F(GroupedTiles, AreBytesOfOneScaleNearTheirWeights) {
+// Bytes of one scale, exactly: of groups that end in the midst of a step, of more than one scale,
+// and of blocks of k of each.
+TEST_F(GroupedTiles, AreBytesOfOneScale) {
   if (!cpu_has(CpuFeature::avx512_bf16)) GTEST_SKIP() << "needs AVX512-BF16";
   for (const int products : {1, 2})
     for (const auto& [m, k, n] :
@@ -445,6 +450,10 @@ TEST_F(GroupedTiles, AreBytesOfOneScaleNearTheirWeights) {
           if (k % 128 == 0)
             expect_grouped({{m, k, n, products}, {128, has_zeros, scales}, depth, 1 + depth},
                            TileForm::bytes);
+          if (k == 1536)
+            for (const int64_t size : {96, 768})
+              expect_grouped({{m, k, n, products}, {size, has_zeros, scales}, depth, 1 + depth},
+                             TileForm::bytes);
         }
 }
 

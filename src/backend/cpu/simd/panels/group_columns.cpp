@@ -141,41 +141,6 @@ void unpack_integers(const GroupTile& tile, char* out, float* scales) {
   }
 }
 
-// 64 of k, and the group's scales.
-void unpack_quads(const GroupTile& tile, char* out, float* scales) {
-  if (scales != nullptr) _mm512_store_ps(scales, scales_of(tile));
-  const __mmask64 all = ~__mmask64{0};
-  // Bytes 0 and 2 of a word hold its neighbours 0 to 3, bytes 1 and 3 the others; the zero of a
-  // column goes to all of its bytes.
-  const __m512i first = _mm512_maskz_broadcast_i32x4(
-      kAll, _mm_setr_epi8(0, 2, 0, 2, 4, 6, 4, 6, 8, 10, 8, 10, 12, 14, 12, 14));
-  const __m512i second = _mm512_maskz_broadcast_i32x4(
-      kAll, _mm_setr_epi8(1, 3, 1, 3, 5, 7, 5, 7, 9, 11, 9, 11, 13, 15, 13, 15));
-  const __m512i lowest = _mm512_maskz_broadcast_i32x4(
-      kAll, _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
-  const __m512i shifts = _mm512_set1_epi32(0x40000);
-  const __m512i mask = _mm512_set1_epi8(0xF);
-  const __m512i zero = _mm512_maskz_shuffle_epi8(all, zeros_of(tile), lowest);
-  const auto quad = [&](__m512i words, __m512i which) {
-    const __m512i bytes = _mm512_maskz_srlv_epi16(
-        ~__mmask32{0}, _mm512_maskz_shuffle_epi8(all, words, which), shifts);
-    return _mm512_sub_epi8(_mm512_and_si512(bytes, mask), zero);
-  };
-#pragma GCC unroll 8
-  for (int64_t row = 0; row < 2 * kTileK / 8; ++row, out += 2 * 64) {
-    const __m512i words = words_at(tile, row);
-    _mm512_store_si512(out, quad(words, first));
-    _mm512_store_si512(out + 64, quad(words, second));
-  }
-}
-
-// Steps that bytes lie apart: a group's scale over theirs, in 1 / kRatioOne, times a step in
-// 1 / kStepOne, is a byte after mulhrs.
-constexpr int kRatioOne = 1024;
-constexpr int kStepOne = 32;
-static_assert(kRatioOne * kStepOne == 1 << 15);
-constexpr float kMostByte = 127;
-
 // Scales of 16 columns of bytes, and the ratios of their `count` groups to them.
 void find_ratios(const BytesGroups& groups, int64_t count, uint32_t* ratios, float* scales) {
   __m512 most = _mm512_setzero_ps();
@@ -189,10 +154,11 @@ void find_ratios(const BytesGroups& groups, int64_t count, uint32_t* ratios, flo
     most = _mm512_maskz_max_ps(kAll, most, _mm512_mul_ps(_mm512_abs_ps(scale), reach));
     nothing = _mm512_fmadd_ps(scale, _mm512_setzero_ps(), nothing);
   }
-  const __mmask16 is_there = _mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_GT_OQ);
-  const __m512 inverse = _mm512_maskz_div_ps(is_there, _mm512_set1_ps(kMostByte * kRatioOne), most);
-  _mm512_store_ps(scales,
-                  _mm512_add_ps(_mm512_mul_ps(most, _mm512_set1_ps(1 / kMostByte)), nothing));
+  const __mmask16 is_there = _mm512_cmp_ps_mask(most, _mm512_set1_ps(kLeastReach), _CMP_GE_OQ);
+  const __m512 inverse =
+      _mm512_maskz_div_ps(is_there, _mm512_set1_ps(float{kMostByte} * kRatioOne), most);
+  _mm512_store_ps(
+      scales, _mm512_add_ps(_mm512_mul_ps(most, _mm512_set1_ps(1 / float{kMostByte})), nothing));
   for (int64_t i = 0; i < count; ++i) {
     const __m512i ratio = _mm512_maskz_cvtps_epi32(
         kAll, _mm512_mul_ps(scales_of(groups[static_cast<size_t>(i)]), inverse));
@@ -243,7 +209,6 @@ namespace {
 
 void unpack_values(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
 void unpack_integers(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
-void unpack_quads(const GroupTile&, char*, float*) { EPI_ASSERT(false, "x86-64 only"); }
 void unpack_bytes(const GroupTile&, char*) { EPI_ASSERT(false, "x86-64 only"); }
 void find_ratios(const BytesGroups&, int64_t, uint32_t*, float*) {
   EPI_ASSERT(false, "x86-64 only");
@@ -267,12 +232,6 @@ TileForm choose_pairs(const GroupFormat& format, int64_t panels) {
   return unpacked + sums < kValues ? TileForm::pairs : TileForm::values;
 }
 
-TileForm choose_bytes(const GroupFormat& format, int64_t panels) {
-  // Fewer rows take as long with exact sums: those are scaled more often, but there are few.
-  constexpr int64_t kLeastPanels = 4;
-  return format.size < 2 * kTileK || panels >= kLeastPanels ? TileForm::bytes : TileForm::quads;
-}
-
 int64_t group_unit(const GroupFormat& format, int64_t row_bytes) {
   return row_bytes == 1 ? kBytesK / (2 * kTileK) : format.size / kTileK;
 }
@@ -284,11 +243,10 @@ GroupColumns::GroupColumns(const GroupFormat& format, const void* panels, int64_
       panel_bytes_(panel_bytes),
       products_(products),
       form_(form),
-      step_k_(form == TileForm::quads || form == TileForm::bytes ? 2 * kTileK : kTileK),
+      step_k_(form == TileForm::bytes ? 2 * kTileK : kTileK),
       pieces_(form == TileForm::bytes ? 4 : 2),
       end_k_(panel_bytes / group_bytes(format, kPairsWidth) * format.size) {
-  EPI_ASSERT(form == TileForm::bytes ? kBytesK % format.size == 0 : format.size % step_k_ == 0,
-             "a step lies in one group");
+  EPI_ASSERT(format.size % kTileK == 0, "half of a tile lies in one group");
 }
 
 void GroupColumns::set_memory(float* memory, int64_t depth) {
@@ -345,23 +303,27 @@ void GroupColumns::do_piece() {
                             ? scales_[buffer_] + step / group * kTileBlock + part * kTileColumns
                             : nullptr;
   if (part == 1) move_beside(tile);
-  const auto function = form_ == TileForm::values  ? unpack_values
-                        : form_ == TileForm::pairs ? unpack_integers
-                                                   : unpack_quads;
+  const auto function = form_ == TileForm::values ? unpack_values : unpack_integers;
   function(tile, out + part * kTilePairBytes / 2, scales);
 }
 
 void GroupColumns::find_byte_scales(int64_t step) {
   constexpr int64_t steps = kBytesK / (2 * kTileK);
   const int64_t k = (unit_.step + step) * step_k_;
-  const int64_t count = (std::min(kBytesK, end_k_ - k) + format_.size - 1) / format_.size;
+  const int64_t end = std::min(k + kBytesK, end_k_);
+  const int64_t first = k / format_.size;
+  const int64_t count = (end + format_.size - 1) / format_.size - first;
   float* const scales = scales_[buffer_] + step / steps * kTileBlock;
   BytesGroups groups;
   for (int64_t i = 0; i < count; ++i)
-    groups[static_cast<size_t>(i)] = tile_at(unit_, k + i * format_.size);
+    groups[static_cast<size_t>(i)] = tile_at(unit_, (first + i) * format_.size);
   find_ratios(groups, count, ratios_.data(), scales);
   for (int64_t i = 0; i < count; ++i) move_beside(groups[static_cast<size_t>(i)]);
   find_ratios(groups, count, ratios_.data() + kTileColumns, scales + kTileColumns);
+}
+
+int64_t GroupColumns::ratio_of(int64_t k) const {
+  return k / format_.size - k / kBytesK * kBytesK / format_.size;
 }
 
 // Parts: the first 32 of k of both tiles, then the others.
@@ -372,7 +334,7 @@ void GroupColumns::unpack_bytes_of(int64_t step, int64_t part, char* out) {
   // Beyond the last k rows are zeros, and no integer times them is anything else.
   if (k >= end_k_) return;
   GroupTile tile = tile_at(unit_, k);
-  tile.ratios = ratios_.data() + k % kBytesK / format_.size * kTileBlock;
+  tile.ratios = ratios_.data() + ratio_of(k) * kTileBlock;
   const int64_t ahead = (after_.step + step) * step_k_ + half * kTileK;
   if (step < after_.steps && ahead < end_k_) {
     const GroupTile next = tile_at(after_, ahead);

@@ -5,14 +5,10 @@
 //
 //   values  bf16, the group's scale times each step in them, rounded once
 //   pairs   integers as bf16, exact
-//   quads   integers of 8 bits, exact
-//   bytes   integers of 8 bits that have one scale for kBytesK of k: a step times its group's scale
-//           is rounded once more
+//   bytes   integers of 8 bits that have one scale for kBytesK of k (i4_kernels.h)
 //
 // Integers leave the scales to the sums of a group (TileArgs::group_steps). They are unpacked in a
 // quarter of the time, but each panel of rows then has sums to scale. Those of bytes are fewer.
-// Bytes lie 8 / 127 of the largest group's steps apart: what the second rounding loses is little
-// beside what the largest group lost by the first.
 // To be used where cpu_has(CpuFeature::avx512_bf16) only.
 #pragma once
 
@@ -24,15 +20,10 @@
 
 namespace epilogue::simd {
 
-enum class TileForm : uint8_t { values, pairs, quads, bytes };
-
-// k of one scale of bytes.
-inline constexpr int64_t kBytesK = 512;
+enum class TileForm : uint8_t { values, pairs, bytes };
 
 // The form of bf16 that is the faster for so many panels of 32 rows.
 TileForm choose_pairs(const GroupFormat& format, int64_t panels);
-// The same of integers of 8 bits. Groups of less than a tile's k are bytes.
-TileForm choose_bytes(const GroupFormat& format, int64_t panels);
 // Of rows whose elements have so many bytes: how many steps of k a block of k is a multiple of,
 // whatever the form.
 int64_t group_unit(const GroupFormat& format, int64_t row_bytes);
@@ -82,6 +73,8 @@ class GroupColumns {
   GroupTile tile_at(const TileUnit& unit, int64_t k) const;
   void move_beside(GroupTile& tile) const;
   void find_byte_scales(int64_t step);
+  // The group of k, as its ratios count: from the first one of its scale on.
+  int64_t ratio_of(int64_t k) const;
   void unpack_bytes_of(int64_t step, int64_t part, char* out);
   int64_t beside() const { return products_ == 1 ? kTileColumns : kTileBlock; }
 

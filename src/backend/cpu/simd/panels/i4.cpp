@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/panels/i4.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which chooses the target:
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/simd/panels/group_panel.h"
@@ -207,62 +208,143 @@ void widen_i4_panel(const GroupFormat& f, const void* panel, int64_t k, float* o
                                     : widen_groups<FloatType::bf16>(f, panel, k, out);
 }
 
-// Of four bytes x and y, each below 128: x - y.
-HWY_INLINE uint32_t less(uint32_t x, uint32_t y) {
-  constexpr uint32_t top = 0x80808080U;
-  return ((x | top) - y) ^ top;
+inline constexpr int kStepBits = 5;
+static_assert(1 << kStepBits == kStepOne);
+// Groups within kBytesK, at most.
+inline constexpr int64_t kMostGroups = kBytesK / 32;
+
+HWY_INLINE Vi zero_steps(const GroupView& group, int64_t j) {
+  return group.zeros == nullptr ? hn::Set(Di(), int32_t{kMiddleStep}) : zeros_of(group.zeros, j);
 }
 
-// A word's neighbours 0 to 3, and 4 to 7, in bytes (group_bit()).
-HWY_INLINE uint32_t first_quad(uint32_t w) {
-  return (w & 0xFU) | (w >> 8 & 0xF00U) | (w << 12 & 0xF0000U) | (w << 4 & 0xF000000U);
-}
-HWY_INLINE uint32_t second_quad(uint32_t w) {
-  return (w >> 8 & 0xFU) | (w >> 16 & 0xF00U) | (w << 4 & 0xF0000U) | (w >> 4 & 0xF000000U);
+// Both halves of a lane as its lower one.
+HWY_INLINE Vu in_halves(Vi v) {
+  const Vu low = hn::And(hn::BitCast(Du(), v), hn::Set(Du(), 0xFFFFU));
+  return hn::Or(low, hn::ShiftLeft<16>(low));
 }
 
-void unpack_words(const uint32_t* words, int64_t count, StepOrder order, const uint32_t* zeros,
-                  int8_t* out) {
-  for (int64_t w = 0; w < count; ++w, words += kWidth, out += 8 * kWidth) {
-    if (order == StepOrder::quads) {
-      auto* const to = reinterpret_cast<uint32_t*>(out);
-      for (int64_t j = 0; j < kWidth; ++j) {
-        to[j] = less(first_quad(words[j]), zeros[j]);
-        to[kWidth + j] = less(second_quad(words[j]), zeros[j]);
-      }
-    } else {
-      auto* const to = reinterpret_cast<uint16_t*>(out);
-      for (int t = 0; t < 4; ++t)
-        for (int64_t j = 0; j < kWidth; ++j) {
-          const uint32_t pair = words[j] >> (4 * t) & 0x000F000FU;
-          to[t * kWidth + j] =
-              static_cast<uint16_t>(less((pair | pair >> 8) & 0xFFFFU, zeros[j] & 0xFFFFU));
-        }
+// The scale of bytes that `count` groups share, and the ratios of theirs to it, in both halves of a
+// word, [count][width].
+template <FloatType kType>
+void find_ratios(const GroupView* groups, int64_t count, uint32_t* ratios, float* scales) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  for (int64_t j = 0; j < kNv; ++j) {
+    Vf most = hn::Zero(Df());
+    Vf nothing = hn::Zero(Df());  // NaN where a scale is not finite
+    for (int64_t g = 0; g < count; ++g) {
+      const Vf scale = scales_of<kType>(groups[g].scales, j);
+      const Vi zero = zero_steps(groups[g], j);
+      const Vi reach = hn::Max(zero, hn::Sub(hn::Set(Di(), int32_t{kMostSteps}), zero));
+      most = hn::Max(most, hn::Mul(hn::Abs(scale), hn::ConvertTo(Df(), reach)));
+      nothing = hn::MulAdd(scale, hn::Zero(Df()), nothing);
+    }
+    const Vf inverse = hn::IfThenElseZero(hn::Ge(most, set(kLeastReach)),
+                                          hn::Div(set(float{kMostByte} * kRatioOne), most));
+    store(hn::Add(hn::Mul(most, set(1 / float{kMostByte})), nothing), scales + j * lanes);
+    for (int64_t g = 0; g < count; ++g) {
+      const Vf ratio = hn::Mul(scales_of<kType>(groups[g].scales, j), inverse);
+      hn::StoreU(in_halves(hn::NearestInt(ratio)), Du(), ratios + g * kWidth + j * lanes);
     }
   }
 }
 
-// Integers of 8 bits, from -16 to 15, or from 0 to 15 beside their zeros.
+#if HWY_TARGET == HWY_SCALAR
+
+// One column's word as bytes.
+HWY_INLINE void put_bytes(Vu words, Vu zeros, Vu ratios, StepOrder order, int64_t j, int8_t* out) {
+  const uint32_t word = hn::GetLane(words);
+  const auto zero = static_cast<int32_t>(hn::GetLane(zeros) & 0xFFFF) / kStepOne;
+  const int32_t ratio = static_cast<int16_t>(hn::GetLane(ratios) & 0xFFFF);
+  for (int i = 0; i < 8; ++i) {
+    const int32_t step = static_cast<int32_t>(word >> group_bit(i) & 0xFU) - zero;
+    const int32_t byte = (step * ratio + kRatioOne / 2) >> 10;
+    const int64_t beside = order == StepOrder::quads ? 4 : 2;
+    out[(i / beside * kWidth + j) * beside + i % beside] = static_cast<int8_t>(byte);
+  }
+}
+
+#else
+
+// Of a shuffle: no byte.
+inline constexpr uint8_t kNo = 0x80;
+
+// The same of a vector of columns.
+HWY_INLINE void put_bytes(Vu word, Vu zeros, Vu ratios, StepOrder order, int64_t j, int8_t* out) {
+  const hn::Repartition<int16_t, Df> d16;
+  const hn::Repartition<int8_t, Df> d8;
+  const Vu mask = hn::Set(Du(), 0x000F000FU * kStepOne);
+  const auto pair = [&](Vu steps) HWY_ATTR {
+    const auto moved = hn::Sub(hn::BitCast(d16, hn::And(steps, mask)), hn::BitCast(d16, zeros));
+    return hn::MulFixedPoint15(moved, hn::BitCast(d16, ratios));
+  };
+  const auto first = pair(hn::ShiftLeft<5>(word));
+  const auto second = pair(hn::ShiftLeft<1>(word));
+  const auto third = pair(hn::ShiftRight<3>(word));
+  const auto fourth = pair(hn::ShiftRight<7>(word));
+  if (order == StepOrder::pairs) {
+    const hn::Rebind<int8_t, decltype(d16)> half;
+    int8_t* const to = out + 2 * j;
+    hn::StoreU(hn::DemoteTo(half, first), half, to);
+    hn::StoreU(hn::DemoteTo(half, second), half, to + 2 * kWidth);
+    hn::StoreU(hn::DemoteTo(half, third), half, to + 4 * kWidth);
+    hn::StoreU(hn::DemoteTo(half, fourth), half, to + 6 * kWidth);
+    return;
+  }
+  // Two pairs of a column side by side.
+  alignas(16) static constexpr uint8_t kLow[16] = {0, 2,  kNo, kNo, 4,  6,  kNo, kNo,
+                                                   8, 10, kNo, kNo, 12, 14, kNo, kNo};
+  alignas(16) static constexpr uint8_t kHigh[16] = {kNo, kNo, 0, 2,  kNo, kNo, 4,  6,
+                                                    kNo, kNo, 8, 10, kNo, kNo, 12, 14};
+  const hn::Repartition<uint8_t, Df> du8;
+  const auto low = hn::BitCast(d8, hn::LoadDup128(du8, kLow));
+  const auto high = hn::BitCast(d8, hn::LoadDup128(du8, kHigh));
+  const auto quad = [&](auto one, auto two) HWY_ATTR {
+    return hn::Or(hn::TableLookupBytesOr0(hn::BitCast(d8, one), low),
+                  hn::TableLookupBytesOr0(hn::BitCast(d8, two), high));
+  };
+  hn::StoreU(quad(first, second), d8, out + 4 * j);
+  hn::StoreU(quad(third, fourth), d8, out + 4 * (kWidth + j));
+}
+
+#endif
+
+HWY_INLINE void unpack_words(const uint32_t* words, int64_t count, StepOrder order,
+                             const uint32_t* zeros, const uint32_t* ratios, int8_t* out) {
+  for (int64_t w = 0; w < count; ++w, words += kWidth, out += 8 * kWidth)
+    for (int64_t j = 0; j < kWidth; j += static_cast<int64_t>(kLanes))
+      put_bytes(hn::LoadU(Du(), words + j), hn::LoadU(Du(), zeros + j), hn::LoadU(Du(), ratios + j),
+                order, j, out);
+}
+
 void unpack_i4_panel(const GroupFormat& f, const void* panel, int64_t k, StepOrder order,
-                     const UnpackedSteps& out) {
+                     const UnpackedBytes& out) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
-  for (int64_t g = 0; g * f.size < k; ++g) {
-    const GroupView group = group_at(panel, f, kWidth, g);
-    for (int64_t j = 0; j < kNv; ++j) {
-      float* const scales = out.scales + g * kWidth + j * lanes;
-      if (f.scales == FloatType::f16) {
-        store(scales_of<FloatType::f16>(group.scales, j), scales);
-      } else {
-        store(scales_of<FloatType::bf16>(group.scales, j), scales);
-      }
+  int8_t* bytes = out.bytes;
+  float* scales = out.scales;
+  for (int64_t begin = 0; begin < k; begin += kBytesK, scales += kWidth) {
+    const int64_t end = std::min(k, begin + kBytesK);
+    const int64_t first = begin / f.size;
+    const int64_t last = (end + f.size - 1) / f.size;
+    GroupView groups[kMostGroups];
+    uint32_t ratios[kMostGroups * kWidth];
+    for (int64_t g = first; g < last; ++g) groups[g - first] = group_at(panel, f, kWidth, g);
+    if (f.scales == FloatType::f16) {
+      find_ratios<FloatType::f16>(groups, last - first, ratios, scales);
+    } else {
+      find_ratios<FloatType::bf16>(groups, last - first, ratios, scales);
     }
-    uint32_t zeros[kWidth];
-    for (int64_t j = 0; j < kWidth; ++j) {
-      const uint32_t zero = group.zeros == nullptr ? kMiddleStep : group.zeros[j];
-      if (out.zeros != nullptr) out.zeros[g * kWidth + j] = static_cast<int32_t>(zero);
-      zeros[j] = out.zeros != nullptr ? 0 : zero * 0x01010101U;
+    for (int64_t g = first; g < last; ++g) {
+      const GroupView& group = groups[g - first];
+      uint32_t zeros[kWidth];
+      for (int64_t j = 0; j < kNv; ++j)
+        hn::StoreU(in_halves(hn::ShiftLeft<kStepBits>(zero_steps(group, j))), Du(),
+                   zeros + j * lanes);
+      const int64_t from = std::max(begin, g * f.size);
+      const int64_t to = std::min(end, (g + 1) * f.size);
+      unpack_words(group.words + (from - g * f.size) / 8 * kWidth, (to - from) / 8, order, zeros,
+                   ratios + (g - first) * kWidth, bytes);
+      bytes += (to - from) * kWidth;
     }
-    unpack_words(group.words, f.size / 8, order, zeros, out.steps + g * f.size * kWidth);
   }
 }
 

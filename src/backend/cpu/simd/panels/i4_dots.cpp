@@ -41,6 +41,12 @@ constexpr int64_t kRowsAtOnce = 4;
       _mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, bits), 16));
 }
 
+// As text: of the intrinsic gcc 12 copies sums, and stores them at each step.
+[[gnu::always_inline]] inline __m512i dot(__m512i sum, __m512i weights, __m512i rows) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(rows));
+  return sum;
+}
+
 [[gnu::always_inline]] inline __m512i four_of(const char* a) {
   int32_t bits = 0;
   std::memcpy(&bits, a, sizeof bits);
@@ -96,10 +102,10 @@ template <int64_t kRows, int64_t kVectors, Stream kStream>
         for (int64_t i = 0; i < kRows; ++i) {
           const char* const x = a[i] + 2 * k;
           __m512i(&s)[2][kChains] = sums[i][j];
-          s[0][0] = _mm512_dpbusd_epi32(s[0][0], low, four_of(x));
-          s[1][0] = _mm512_dpbusd_epi32(s[1][0], low, four_of(x + 4));
-          s[0][kChains - 1] = _mm512_dpbusd_epi32(s[0][kChains - 1], high, four_of(x + 8));
-          s[1][kChains - 1] = _mm512_dpbusd_epi32(s[1][kChains - 1], high, four_of(x + 12));
+          s[0][0] = dot(s[0][0], low, four_of(x));
+          s[1][0] = dot(s[1][0], low, four_of(x + 4));
+          s[0][kChains - 1] = dot(s[0][kChains - 1], high, four_of(x + 8));
+          s[1][kChains - 1] = dot(s[1][kChains - 1], high, four_of(x + 12));
         }
       }
     }

@@ -26,23 +26,39 @@ constexpr bool tiles_are_faster(const TileCosts& costs, int64_t rows) {
 // Sums are ended group by group.
 inline constexpr int64_t kAnyK = int64_t{1} << 40;
 
+// Beside rows of 8 bits, for all kernels and any number of rows, 4-bit weights are bytes that have
+// one scale for kBytesK of k and a column: a step times its group's scale is rounded once more. The
+// groups' own sums would take longer to scale than to make.
+//
+//   scale  the most that a step of any of the groups reaches / kMostByte
+//   ratio  the group's scale / scale, rounded to 1 / kRatioOne
+//   byte   (step - zero) * ratio, rounded, half upwards
+inline constexpr int64_t kBytesK = 512;
+inline constexpr int kMostByte = 127;
+inline constexpr int kRatioOne = 1024;
+// So that mulhrs makes a byte of ratio and step, this is a step.
+inline constexpr int kStepOne = 32;
+static_assert(kRatioOne * kStepOne == 1 << 15);
+// Weights of less than this become 0: no reciprocal is infinite.
+inline constexpr float kLeastReach = 1e-30F;
+
 // How neighbours along k lie side by side in a panel of 8-bit integers: [k / 2][width][2], or
 // [k / 4][width][4].
 enum class StepOrder : uint8_t { pairs, quads };
 
-// A panel of 4-bit weights as integers of 8 bits, and what they are multiplied with.
-struct UnpackedSteps {
-  int8_t* steps;   // in their order
-  float* scales;   // [groups][width]
-  int32_t* zeros;  // [groups][width], which steps lie around; null: taken away from them
+// A panel of 4-bit weights as bytes, and what they are multiplied with.
+struct UnpackedBytes {
+  int8_t* bytes;  // in their order
+  float* scales;  // [k / kBytesK, rounded up][width]
 };
 
 struct I4Kernels {
   PanelKernel kernel;
   // k (a multiple of the group's size) of a panel as f32, [k][width].
   void (*widen)(const GroupFormat& f, const void* panel, int64_t k, float* out);
+  // k from a multiple of kBytesK on.
   void (*unpack)(const GroupFormat& f, const void* panel, int64_t k, StepOrder order,
-                 const UnpackedSteps& out);
+                 const UnpackedBytes& out);
   // Sums of rows [row, row + rows), [rows][width], to where a kernel's sums go.
   void (*put_one)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
   void (*put_two)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);

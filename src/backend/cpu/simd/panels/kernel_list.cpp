@@ -12,7 +12,6 @@ namespace epilogue::simd {
   X(w4a8_amx)                     \
   X(w4a8_dots)                    \
   X(w4a8_avx_dots)                \
-  X(w4a8_bytes)                   \
   X(w4a8_pairs)                   \
   X(i4_amx)                       \
   X(i4_bf16_pairs)                \

@@ -29,7 +29,7 @@ struct PanelKernelEntry {
   // At the level in use.
   const PanelKernel& (*kernel)();
 };
-inline constexpr size_t kPanelKernels = 22;
+inline constexpr size_t kPanelKernels = 21;
 std::span<const PanelKernelEntry, kPanelKernels> panel_kernels();
 
 // The last entry declines nothing.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 #include "backend/cpu/simd/panels/i4_kernels.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
@@ -41,8 +42,12 @@ const char* decline_others_than_w8a8(const PanelUse& use);
 // [k / 4][width][4] of 8-bit integers, rows of 8 bits: what VNNI and the tile instructions read.
 PanelLayout w8a8_quads_layout(int64_t width);
 
-// 4-bit weights times rows of 8 bits by a kernel of 8-bit weights, group after group of k: the
-// panel is unpacked into that of `inner`, the kernel's layout, in `order`.
+// Beside 4-bit weights rows of 8 bits have running sums before every so many k.
+constexpr int64_t w4a8_sum_unit(const GroupFormat& format) {
+  return std::gcd(format.size, kBytesK);
+}
+// 4-bit weights times rows of 8 bits by a kernel of 8-bit weights, kBytesK of k after the others:
+// the panel is unpacked into that of `inner`, the kernel's layout, in `order`.
 void w4a8_product(const PanelArgs& args, const PanelLayout& inner, StepOrder order,
                   PanelFunction kernel);
 

@@ -25,7 +25,7 @@ struct QuadRows {
 };
 
 // Two halves of columns, one or both of a part.
-template <class Unit, int64_t kRows, int64_t kVectors, int kParts, class Columns>
+template <class Unit, int64_t kRows, int64_t kVectors, int kParts, class Columns, Stream kStream>
 void dots_tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t width = kVectors * Unit::kLanes;
   constexpr int64_t part_vectors = kVectors / kParts;
@@ -46,15 +46,13 @@ void dots_tile(const PanelArgs& args, int64_t row) {
   Columns b(args);
   const int64_t pieces = args.m / kDotRows;
   const NextPanel next(next_of(args, pieces), pieces, row / kDotRows, args.k / 4, step_bytes, 1);
-  // Few rows: the panel comes from L3 or memory.
-  const bool streams = pieces < kLeastPieces && row == 0;
   const int64_t steps = args.k / 4;
   int64_t step = 0;
   for (int64_t group = 0; step < steps; ++group) {
     next.fetch(group);
     const int64_t end = std::min(steps, (group + 1) * next.group());
     for (; step < end; ++step, b.next()) {
-      if (streams) {
+      if constexpr (kStream == Stream::first) {
         constexpr Ahead ahead = ahead_of_stream(1);
 #pragma GCC unroll 4
         for (int64_t at = 0; at < step_bytes; at += 64)
@@ -93,7 +91,7 @@ void dots_tile(const PanelArgs& args, int64_t row) {
 template <class Unit, int64_t kVectors, int kParts,
           class Columns = QuadRows<4 * Unit::kLanes, kVectors>>
 void dots_product(const PanelArgs& args) {
-  all_rows<kDotRows>(args.m, [&args](auto rows, auto, int64_t row) {
-    dots_tile<Unit, rows(), kVectors, kParts, Columns>(args, row);
+  all_rows<kDotRows>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    dots_tile<Unit, rows(), kVectors, kParts, Columns, stream()>(args, row);
   });
 }

@@ -44,7 +44,11 @@ struct Unit {
   static V load_weights(const int8_t* p) {
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128));
   }
-  static V dot(V sum, V weights, V rows) { return _mm512_dpbusd_epi32(sum, weights, rows); }
+  // As text: of the intrinsic gcc 12 copies each sum, and stores most of them at each step.
+  static V dot(V sum, V weights, V rows) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(rows));
+    return sum;
+  }
   // The unmasked form warns of its own undefined operand in gcc 12.
   static F to_float(V v) { return _mm512_maskz_cvtepi32_ps(0xFFFF, v); }
   static F scale_of(float x) { return _mm512_set1_ps(x); }
