@@ -165,14 +165,24 @@ enum class WasteKind : uint8_t {
   aside_function,    // a Python function that programs call rarely: copies, files, new models
   piled_hooks,       // one hook runs many times for a call of its module
   fixed_operand,     // the same table is made ready in every step
-  repeated_transform,  // the same Fourier transform of tensors that nothing makes in between
-  kept_order,          // ops that keep the order before one that reads the order alone
-  repeated_softmax,    // softmaxes of the same logits
-  ordered_pairs,       // each pair of a set in both orders
-  input_gradient,      // the backward pass goes on to a tensor that no optimizer trains
-  repeated_chain,      // modules compute the same from the same input
-  shared_prefix,       // sequences of a batch that begin alike
-  repeated_runs,       // a function runs the same loop again and again
+  repeated_transform,   // the same Fourier transform of tensors that nothing makes in between
+  kept_order,           // ops that keep the order before one that reads the order alone
+  repeated_softmax,     // softmaxes of the same logits
+  ordered_pairs,        // each pair of a set in both orders
+  input_gradient,       // the backward pass goes on to a tensor that no optimizer trains
+  repeated_chain,       // modules compute the same from the same input
+  shared_prefix,        // sequences of a batch that begin alike
+  repeated_runs,        // a function runs the same loop again and again
+  wide_count,           // ones are added up, many times side by side
+  parallel_edges,       // rows go between the same places again
+  phase_apart,          // a phase is taken and put back unchanged
+  gram_pairs,           // all pairs of products are picked and added up
+  pooled_again,         // each scale is pooled from the full image
+  late_reduction,       // what a collective brings is reduced behind it
+  longer_side,          // products of the longer side of a matrix
+  two_sided_product,    // a matrix between two that get no gradient
+  weighted_rows,        // all rows are weighed for each sample
+  repeated_projection,  // a product of the same input in each round of a loop
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

@@ -13,20 +13,33 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
   for (const HostOp& op : e.host->ops) {
     if (op_knowledge(op.name) != fallback) continue;
     if (!is_notable(*e.host, op.self_ns)) continue;
+    const auto item = std::find_if(e.method.items.begin(), e.method.items.end(),
+                                   [&](const CostItem& i) { return i.op == op.name; });
+    const std::string_view shape = item != e.method.items.end() && !item->shapes.empty()
+                                       ? std::string_view(item->shapes.front().text)
+                                       : std::string_view();
+    const bool is_double = shape.find(" double") != std::string_view::npos;
+    const bool is_product = !is_double && shape.find(", 1, 1]") != std::string_view::npos;
     Finding f;
     f.severity = Severity::warning;
     f.title = fmt::format("{} takes {}: oneDNN did not take this convolution", op.name,
                           share(*e.host, op.self_ns));
     f.evidence.push_back(calls_text(op.count, op.self_ns));
     f.cost_us = to_us(op.self_ns);
-    const auto item = std::find_if(e.method.items.begin(), e.method.items.end(),
-                                   [&](const CostItem& i) { return i.op == op.name; });
-    if (item != e.method.items.end() && !item->shapes.empty() &&
-        item->shapes.front().text.find(" double") != std::string::npos) {
+    if (is_double) {
       f.title += ", because it is in float64";
       advise(f,
              "convert model and inputs to float32 (.float(); what comes from numpy or from readers "
              "is float64 often): oneDNN takes it, and every other op reads half of the bytes");
+      claim_op(f, op.name, op.self_ns);
+      out.push_back(std::move(f));
+      continue;
+    }
+    if (is_product) {
+      f.title += ", because PyTorch runs kernels of 1 x 1 itself on one thread";
+      advise(f,
+             "nothing for fewer than 16 samples on one thread: such a convolution is a product; "
+             "with more threads or samples oneDNN takes it, if torch.backends.mkldnn.enabled");
       claim_op(f, op.name, op.self_ns);
       out.push_back(std::move(f));
       continue;

@@ -81,6 +81,16 @@ extern const ExplanationRule kOrderedPairsRule;
 extern const ExplanationRule kRepeatedChainRule;
 extern const ExplanationRule kSharedPrefixRule;
 extern const ExplanationRule kRepeatedRunsRule;
+extern const ExplanationRule kWideCountRule;
+extern const ExplanationRule kParallelEdgesRule;
+extern const ExplanationRule kPhaseApartRule;
+extern const ExplanationRule kGramPairsRule;
+extern const ExplanationRule kPooledAgainRule;
+extern const ExplanationRule kLateReductionRule;
+extern const ExplanationRule kLongerSideRule;
+extern const ExplanationRule kTwoSidedProductRule;
+extern const ExplanationRule kWeightedRowsRule;
+extern const ExplanationRule kRepeatedProjectionRule;
 extern const ExplanationRule kInputGradientRule;
 extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
@@ -186,6 +196,16 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kRepeatedChainRule,
     &kSharedPrefixRule,
     &kRepeatedRunsRule,
+    &kWideCountRule,
+    &kParallelEdgesRule,
+    &kPhaseApartRule,
+    &kGramPairsRule,
+    &kPooledAgainRule,
+    &kLateReductionRule,
+    &kLongerSideRule,
+    &kTwoSidedProductRule,
+    &kWeightedRowsRule,
+    &kRepeatedProjectionRule,
     &kInputGradientRule,
     &kKeptOrderRule,
     &kUnreadForwardRule,

@@ -37,6 +37,8 @@ struct UnevenCalls : OpVisitor {
 
   void visit(const VisitedOp& op) override {
     if (op.inputs.empty() || op.kind == OpClass::view || !op.works_itself()) return;
+    // A collective takes as long as the last rank lets it: stragglers say so.
+    if (op.name.starts_with("c10d::") || op.name.starts_with("_c10d_functional::")) return;
     Calls& calls = by_call[{op.name, op.trace.op_args(op.event)->inputs}];
     if (calls.count == 0) {
       calls.inputs = op.inputs;
@@ -162,7 +164,8 @@ constinit const ExplanationRule kUnevenCallsRule = {
         [] {
           return fmt::format(
               "calls of {} or more, in several steps the same ones of each, take {} times as long "
-              "as the fastest, which takes {} or more; what they take longer is {}",
+              "as the fastest, which takes {} or more; what they take longer is {}; collectives, "
+              "which wait for ranks, do not count",
               duration(kLeastSlowNs), kUneven, duration(kLeastFastNs), share_of_wall());
         },
     .visits = visits_of<UnevenCalls, find_uneven_calls>()};

@@ -73,7 +73,9 @@ constinit const ExplanationRule kUnreadGradientRule = {
         [] {
           return and_share(
               "in every step, of one backward pass each, some gradients are added to what was "
-              "there and others are new; the nodes behind the last new one");
+              "there and others are new; the nodes behind the last new one; or no optimizer runs, "
+              "gradients of two layers' weights or more are accumulated, and an op right behind "
+              "the pass reads the sizes of another leaf; products that give these gradients");
         },
     .find = find_wastes_of<WasteKind::unread_gradient>,
     .is_needless = true};
@@ -659,5 +661,139 @@ constinit const ExplanationRule kFixedOperandRule = {
               "eighth of its rows or less, or rows are taken of it");
         },
     .find = find_wastes_of<WasteKind::fixed_operand>};
+
+constinit const ExplanationRule kWideCountRule = {
+    .id = "wide-count",
+    .says = "that ones as wide as the messages are added up to count them",
+    .said_if =
+        [] {
+          return and_share(
+              "`index_add` or `scatter_add` reads ones of 4 columns or more that an op makes "
+              "right before; all but one column of both, forward and backward");
+        },
+    .find = find_wastes_of<WasteKind::wide_count>,
+    .is_needless = true};
+
+constinit const ExplanationRule kParallelEdgesRule = {
+    .id = "parallel-edges",
+    .says =
+        "that many edges of a graph join the same two nodes, which could be one edge with a "
+        "count",
+    .said_if =
+        [] {
+          return and_share(
+              "`index_add` adds at least twice as many rows as there are pairs of a row that "
+              "is taken (`index_select`, `index`, `embedding`, 12 ops before at most) and a "
+              "row that is added to; what the repeated ones take, forward and backward");
+        },
+    .find = find_wastes_of<WasteKind::parallel_edges>,
+    .is_needless = true};
+
+constinit const ExplanationRule kPhaseApartRule = {
+    .id = "phase-apart",
+    .says =
+        "that the phase of a spectrum is taken and put back unchanged, where the spectrum "
+        "could be scaled itself",
+    .said_if =
+        [] {
+          return and_share(
+              "`exp` of complex numbers or `polar` is among the 8 ops behind `angle` on the "
+              "same sizes, and no op adds to the phase, unwraps or cuts it in between");
+        },
+    .find = find_wastes_of<WasteKind::phase_apart>,
+    .is_needless = true};
+
+constinit const ExplanationRule kGramPairsRule = {
+    .id = "gram-pairs",
+    .says =
+        "that all pairs of fields are multiplied, picked and summed, where sums of squares "
+        "give the same",
+    .said_if =
+        [] {
+          return and_share(
+              "`index` takes n (n - 1) / 2 or n (n + 1) / 2 of each n x n products (8 or "
+              "more) of a matrix with itself, and `sum` adds these up next; forward and "
+              "backward");
+        },
+    .find = find_wastes_of<WasteKind::gram_pairs>};
+
+constinit const ExplanationRule kPooledAgainRule = {
+    .id = "pooled-again",
+    .says =
+        "that each scale of a pyramid is pooled from the full image, not from the scale "
+        "before",
+    .said_if =
+        [] {
+          return and_share(
+              "pooling without overlap and padding reads the same sizes with 3 windows or "
+              "more in a step, each a multiple of the one before and a divisor of the image; "
+              "what all but the smallest take, less a part for each pixel of it");
+        },
+    .find = find_wastes_of<WasteKind::pooled_again>,
+    .is_needless = true};
+
+constinit const ExplanationRule kLateReductionRule = {
+    .id = "late-reduction",
+    .says = "that ranks send rows which the receiver only adds up",
+    .said_if =
+        [] {
+          return and_share(
+              "`sum`, `mean` or `amax` over 4 rows or more reads the result of an all_to_all "
+              "or all_gather within 3 ops, not over the dimension of the ranks");
+        },
+    .find = find_wastes_of<WasteKind::late_reduction>};
+
+constinit const ExplanationRule kLongerSideRule = {
+    .id = "longer-side",
+    .says = "that products of a tall matrix with itself are those of its longer side",
+    .said_if =
+        [] {
+          return and_share(
+              "a product makes n x n (128 or more) of n x k with n at least 2 k; it is "
+              "scaled, added and multiplied with itself alone, and a product with n x k "
+              "follows within 12 ops; k / n of it would do");
+        },
+    .find = find_wastes_of<WasteKind::longer_side>,
+    .is_needless = true};
+
+constinit const ExplanationRule kTwoSidedProductRule = {
+    .id = "two-sided-product",
+    .says =
+        "that a large square matrix is multiplied from two sides by matrices that nobody "
+        "trains",
+    .said_if =
+        [] {
+          return and_share(
+              "two products of the same square sizes (128 or more) follow each other, and "
+              "the backward pass of each has one product: one operand gets a gradient; low "
+              "confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::two_sided_product>};
+
+constinit const ExplanationRule kWeightedRowsRule = {
+    .id = "weighted-rows",
+    .says = "that all rows of a table are weighed for each sample before a product sums over them",
+    .said_if =
+        [] {
+          return and_share(
+              "`mul` of [B, N, 1] and [N, D] (128 rows or more) is followed by a batched "
+              "product that sums over N; low confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::weighted_rows>};
+
+constinit const ExplanationRule kRepeatedProjectionRule = {
+    .id = "repeated-projection",
+    .says =
+        "that each round of a loop projects the same input again, as cross attention without "
+        "a cache does",
+    .said_if =
+        [] {
+          return and_share(
+              "without a backward pass, one module's `linear` or convolution runs 4 times or "
+              "more in a step on sizes that no op of the step makes, views left out, and "
+              "another product comes before it in the step; all but one of the calls, low "
+              "confidence, and a question");
+        },
+    .find = find_wastes_of<WasteKind::repeated_projection>};
 
 }  // namespace epilogue::trace

@@ -265,7 +265,9 @@ constexpr OpKnowledge kNumberOps[] = {
      "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
      "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant, "
      "cholesky_inverse where the inverse itself is "
-     "read",
+     "read; if the matrices of a batch are equal (a model that all series share: covariances and "
+     "gains of a Kalman filter do not depend on the data), carry one matrix for all and broadcast "
+     "it, or compute it once in advance",
      OpRole::aside, kStackMatrices, OpSign::then_product},
     {"pseudo-inverses", "linalg_pinv pinverse", OpCost::solve, 0.47, OpFuses::alone,
      "it is multiplied with something: an SVD for a solve",

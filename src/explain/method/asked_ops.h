@@ -81,6 +81,9 @@ void find_computed_twice(const AskedOps& asked, const Places& places, std::vecto
 // The same work on the same input (same_input.cpp). Adds to `found`.
 void find_same_inputs(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Chains of ops whose result a shorter one gives (known_forms.cpp). Adds to `found`.
+void find_known_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

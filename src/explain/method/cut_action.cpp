@@ -36,6 +36,13 @@ std::string cut_action(const CutResult& cut) {
         "causal convolution (kernel - 1) * dilation on the left alone, in place of padding on both "
         "sides and a slice behind it), or slice its input to what the part needs",
         cut.op);
+  if (cut.has_convolution && (cut.reader == "aten::select" || cut.reader == "aten::index"))
+    return fmt::format(
+        "crop the input of the network to the receptive field of what is read (the kernels' "
+        "reaches summed over all convolutions before {} too), run it on that patch, and take the "
+        "place in the patch; if the places are gone through one by one, keep the features of "
+        "those before",
+        cut.op);
   if (cut.reader == "aten::diagonal" || cut.reader == "aten::trace")
     return "compute the diagonal alone: (a * b.transpose(-1, -2)).sum(-1) (of a trace the sum of "
            "all), or einsum('...ij,...ji->...i', a, b)";

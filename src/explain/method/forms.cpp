@@ -18,6 +18,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr double kEitherComposite = 0.3;  // of one that may be the program's work
+constexpr size_t kBlocksOfPairs = 96;     // ops from the pairs to what cuts them into groups
 constexpr double kCompositeShare = 0.1;   // of the run
 constexpr int64_t kPairsTimes = 8;        // as many elements as the larger operand
 constexpr int64_t kWrittenPairs = 1 << 16;
@@ -121,6 +122,22 @@ class Forms : AskedSearch {
     return result;
   }
 
+  // The pairs are cut into as many groups as they have rows of, later in the step: how many.
+  int64_t groups_of(size_t from, const Dims& pairs) const {
+    for (size_t j = from + 1; j < end_of(from, kBlocksOfPairs); ++j) {
+      const std::string_view base = asked_.base(j);
+      if (base != "split" && base != "split_with_sizes" && base != "chunk") continue;
+      const auto in = asked_.inputs(j);
+      if (in.size() < 2 || in[0].dims.size() != 3) continue;
+      const Dims& dims = in[0].dims;
+      const std::vector<int64_t> sizes = numbers_of(in[1].concrete);
+      if (sizes.empty() || dims[0] < 2 || dims[0] * dims[1] != pairs[0] || dims[2] != pairs[1])
+        continue;
+      if (base == "chunk" ? sizes[0] == dims[0] : sizes[0] * dims[0] == dims[2]) return dims[0];
+    }
+    return 0;
+  }
+
   // Differences or products of all pairs that are reduced at once.
   void find_pairs() {
     std::map<uint64_t, CostlyForm> forms;
@@ -160,7 +177,17 @@ class Forms : AskedSearch {
                          sizes_text(operands[1].dims), sizes_text(sizes[key]),
                          form.second == form.first ? "it" : asked_.name(form.second)),
              {times_of(form)},
-             is_comparison
+             groups_of(form.second, sizes[key]) > 0
+                 ? "all rows of the batch meet those of all samples, and the blocks of the same "
+                   "sample alone are read (split, then one of each): do not flatten the batch; "
+                   "compute image by image, or batched, [samples, rows, others], with the batch "
+                   "dimension in front (torch.cdist takes batches)"
+             : asked_.base(form.second) == "logsumexp" && base == "add"
+                 ? "a product in log space: subtract the maximum of each row, take exp of both "
+                   "operands once, multiply them as matrices (matmul), take the log and add the "
+                   "maximum again ((x - m).exp() @ table.exp()).log() + m, the table's exp once "
+                   "before a loop; where terms differ by more than 80 in the log, keep logsumexp"
+             : is_comparison
                  ? "of a sum that counts how many edges or thresholds a number passes: "
                    "torch.bucketize(x, edges) or torch.searchsorted(sorted, x) find the place of "
                    "each number in a sorted list (rows of edges for each column: searchsorted with "

@@ -15,6 +15,8 @@
 namespace epilogue::trace {
 namespace {
 
+constexpr size_t kReadBehind = 8;  // ops of the program behind a backward pass
+
 class InputGradients : WasteSearch {
  public:
   InputGradients(const CountedOps& all, const Places& places, const Roots& roots,
@@ -28,7 +30,10 @@ class InputGradients : WasteSearch {
       if (is_autograd_node(roots_.name(r))) nodes[roots_.step(r)].push_back(r);
     if (nodes.size() > 1) nodes.erase(kNone);
     find_trained(nodes);
-    if (trained_.empty()) return;
+    if (trained_.empty()) {
+      find_unread_weights(nodes);
+      return;
+    }
     OpTimes times;
     std::vector<uint32_t> calls;
     int64_t ns = 0;
@@ -104,6 +109,111 @@ class InputGradients : WasteSearch {
       tail.push_back(nodes[i]);
     }
     return tail;
+  }
+
+  // --- Gradients of weights that no optimizer reads ------------------------------------------
+
+  // Also one whose sizes were not recorded.
+  bool has_optimizer() const {
+    for (size_t s = 0; s < all_.trace.strings.size(); ++s)
+      if (all_.trace.strings[static_cast<StringId>(s)].starts_with("Optimizer.step")) return true;
+    for (size_t r = 0; r < roots_.size(); ++r)
+      if (roots_.name(r).starts_with("aten::_foreach_") ||
+          roots_.name(r).starts_with("aten::_fused_"))
+        return true;
+    return false;
+  }
+
+  // Sizes of the weights that layers of the forward pass read.
+  std::set<Dims> weights() const {
+    std::set<Dims> sizes;
+    for (size_t r = 0; r < roots_.size(); ++r) {
+      if (roots_.base(r) != "linear" && !is_convolution(roots_.base(r))) continue;
+      const auto in = all_.inputs(roots_.at(r));
+      if (in.size() > 1 && in[1].dims.size() > 1) sizes.insert(in[1].dims);
+    }
+    return sizes;
+  }
+
+  // The time of the products that give gradients of a weight.
+  int64_t add_weight_gradients(size_t root, const std::set<Dims>& weights, OpTimes& times,
+                               std::vector<uint32_t>& calls) const {
+    int64_t ns = 0;
+    for (const uint32_t at : roots_.within(root)) {
+      if (all_.base(at) != "mm") continue;
+      const auto in = all_.inputs(at);
+      if (in.size() < 2 || in[0].dims.size() != 2 || in[1].dims.size() != 2) continue;
+      const int64_t rows = in[0].dims[0];
+      const int64_t columns = in[1].dims[1];
+      const bool is_weight = weights.contains({rows, columns}) || weights.contains({columns, rows});
+      // A gradient of the weight sums over the rows of the batch; that of the input does not.
+      if (!is_weight || weights.contains(in[0].dims) || weights.contains(in[1].dims)) continue;
+      ns += all_.ns_at(at);
+      times.add(all_.name_id(at), all_.ns_at(at));
+      calls.push_back(at);
+    }
+    return ns;
+  }
+
+  // No optimizer runs, and the program reads the gradient of another tensor: forces, an attack.
+  void find_unread_weights(const std::map<uint32_t, std::vector<size_t>>& nodes) {
+    if (has_optimizer()) return;
+    const std::set<Dims> sizes = weights();
+    if (sizes.empty()) return;
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t ns = 0;
+    std::set<Dims> unread;
+    Dims read;
+    for (const auto& [step, its] : nodes) {
+      for (size_t n = 0; n < its.size(); ++n) {
+        const size_t r = its[n];
+        if (is_leaf(r)) {
+          const Dims leaf = leaf_dims(r);
+          if (sizes.contains(leaf)) {
+            unread.insert(leaf);
+            const int64_t own = roots_.add_times(r, times);
+            ns += own;
+            calls.insert(calls.end(), roots_.within(r).begin(), roots_.within(r).end());
+          } else if (leaf.size() > 1 && is_read_behind(r, leaf)) {
+            read = leaf;
+          }
+          continue;
+        }
+        ns += add_weight_gradients(r, sizes, times, calls);
+      }
+    }
+    if (unread.size() < 2 || read.empty() || !is_worth_it(ns)) return;
+    Waste waste;
+    waste.kind = WasteKind::unread_gradient;
+    waste.title = fmt::format(
+        "backward passes compute gradients of the layers' weights, and no optimizer runs: {} of "
+        "{}, most of it in {}",
+        time_text(ns), time_text(all_.wall_ns), times.list(all_.trace).front().first);
+    waste.evidence = {
+        fmt::format("what the program reads behind them is the gradient of {}", sizes_text(read))};
+    waste.action =
+        "if the gradient of that tensor alone is read (forces, an attack, a map of saliency): "
+        "torch.autograd.grad(energy, positions) in place of backward() (or backward(inputs=...)), "
+        "or requires_grad_(False) on the model's weights; if gradients of the weights are gathered "
+        "over several passes for an optimizer that was not recorded, they are needed";
+    waste.ns = ns;
+    waste.saving_ns = ns;
+    waste.proof = WasteProof::likely;
+    add(std::move(waste), calls, times);
+  }
+
+  // By an op of the program among those right behind the pass.
+  bool is_read_behind(size_t r, const Dims& dims) const {
+    size_t ops = 0;
+    for (size_t i = r + 1; i < roots_.size() && ops < kReadBehind; ++i) {
+      if (is_autograd_node(roots_.name(i))) continue;
+      ++ops;
+      const auto tensors = tensor_inputs(all_.inputs(roots_.at(i)));
+      if (std::ranges::any_of(tensors, [&](const TensorShape& t) { return t.dims == dims; }))
+        return true;
+    }
+    return false;
   }
 
   void report(int64_t ns, const Dims& input, const std::vector<uint32_t>& calls,

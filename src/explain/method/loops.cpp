@@ -392,7 +392,8 @@ class LoopSearch {
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "
              "over the labels computes all groups at once (a division by the counts gives means; "
              "segment_reduce if the labels are sorted)";
-    if (holds("item") && !has_product)
+    // Ops that look at their input themselves (multinomial) take no number out for the program.
+    if ((asks("item") || asks("is_nonzero") || asks("_local_scalar_dense")) && !has_product)
       return "numbers are taken out of tensors one by one: compute on the whole tensor and take "
              "one number of it ((scores.argmax(1) == labels).sum().item()), or call tolist() once";
     if (holds("select") && holds("add") && holds("mul") && !has_product && !holds("sum"))

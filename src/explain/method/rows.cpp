@@ -16,6 +16,7 @@ namespace epilogue::trace {
 namespace {
 
 constexpr size_t kPooledWithin = 6;        // ops between the gather and the sum
+constexpr size_t kReadAgainWithin = 16;    // ops behind their sum
 constexpr int64_t kPooledRows = 4;         // for each sum
 constexpr int64_t kWrittenRows = 1 << 16;  // elements
 constexpr size_t kLossWithin = 24;         // ops between a target and its loss
@@ -95,6 +96,7 @@ class Rows : AskedSearch {
       if (over.size() != 1) return;
       const int64_t d = over[0] < 0 ? over[0] + rank : over[0];
       if (d != rank - 2 || (*dims)[static_cast<size_t>(d)] < kPooledRows) return;
+      if (are_read_again(j, *dims)) return;
       Form& form = pooled_[asked_.key(i)];
       take(form, i);
       for (const size_t b : between) take(form, b);
@@ -104,6 +106,15 @@ class Rows : AskedSearch {
       form.dims = *dims;
       return;
     }
+  }
+
+  // Another op of the forward pass reads the rows, so that they have to be written anyway.
+  bool are_read_again(size_t j, const Dims& dims) const {
+    for (size_t k = j + 1; k < end_of(j, kReadAgainWithin); ++k) {
+      if (!is_forward(k) || step(k) != step(j) || gathered(k) == dims) return false;
+      if (reads(k, dims) && !is_in_place(asked_.name(k))) return true;
+    }
+    return false;
   }
 
   void report_pooled() {

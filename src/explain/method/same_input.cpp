@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kLongestSameChain = 64;   // ops
 constexpr size_t kLeastSameWork = 3;       // ops of it that move data
 constexpr size_t kLeastSameModules = 3;    // in a step
+constexpr size_t kLeastRounds = 4;         // in which a module reads the same
 constexpr size_t kWeightBehind = 4;        // ops that may read the result as a weight
 constexpr size_t kJoinedBehind = 4;        // ops from rows that are repeated to what joins them
 constexpr double kPrefixShare = 0.5;       // of the joined rows
@@ -44,6 +45,7 @@ class SameInput : AskedSearch {
     find_prefixes();
     if (all_.links.steps.empty()) return;
     find_chains();
+    if (!all_.has_backward) find_projections();
   }
 
  private:
@@ -342,6 +344,86 @@ class SameInput : AskedSearch {
         "if all of them read the same tensors (positions, edges, masks, angles), compute this once "
         "before the layers and pass the result to each of them",
         saving_ns, WasteProof::likely);
+  }
+
+  // --- Products of the same input in each round --------------------------------------------
+
+  // A layer with weights, of more than one row.
+  bool is_projection(size_t i) const {
+    const std::string_view base = asked_.base(i);
+    if (base != "linear" && !is_convolution(base)) return false;
+    const auto in = asked_.inputs(i);
+    return in.size() > 1 && in[0].dims.size() > 1 && tensors(i)[0].numel() > in[0].dims.back();
+  }
+
+  void find_projections() {
+    struct Found {
+      CostlyForm form;
+      int64_t saving = 0;
+      int64_t rounds = 0;
+    };
+    std::map<uint64_t, Found> found;
+    for (size_t from = 0; from < asked_.size();) {
+      size_t to = from + 1;
+      while (to < asked_.size() && step(to) == step(from)) ++to;
+      if (step(from) != kNone) {
+        std::map<uint64_t, std::vector<size_t>> calls;
+        uint64_t first = 0;
+        std::set<uint32_t> made;
+        for (size_t i = from; i < to; ++i) {
+          const bool is_view = asked_.kind(i) == OpClass::view;
+          if (!is_view) results(i, [&](uint32_t dims) { made.insert(dims); });
+          if (!is_projection(i)) continue;
+          if (calls.empty()) first = asked_.key(i);
+          calls[asked_.key(i)].push_back(i);
+        }
+        for (const auto& [key, its] : calls) {
+          if (key == first || its.size() < kLeastRounds) continue;
+          const uint32_t input = number_of(asked_.inputs(its.front())[0].dims);
+          if (made.contains(input) || is_made_unseen(from, to, input)) continue;
+          const auto modules = std::ssize(modules_of(its));
+          if (modules == 0 || std::ssize(its) < modules * static_cast<int64_t>(kLeastRounds))
+            continue;
+          Found& of = found[key];
+          if (of.form.count == 0) of.form.first = its.front();
+          of.form.count += std::ssize(its);
+          of.rounds = std::ssize(its) / modules;
+          int64_t ns = 0;
+          for (const size_t i : its) ns += take(of.form, i);
+          of.saving += ns - ns / of.rounds;
+        }
+      }
+      from = to;
+    }
+    for (const auto& [key, of] : found)
+      report_saving(
+          WasteKind::repeated_projection, of.form,
+          fmt::format("{} reads {} {} times in a step for each module, and no op of the step makes "
+                      "such a tensor",
+                      asked_.name(of.form.first), sizes_text(asked_.inputs(of.form.first)[0].dims),
+                      of.rounds),
+          {times_of(of.form), "no trace tells whether the values are the same in each round"},
+          "if it reads the same in each round (a source sentence, a prompt, an image that cross "
+          "attention looks at), project it once before the loop and keep the result (keys and "
+          "values in a cache, is_updated of an encoder-decoder cache)",
+          of.saving, WasteProof::question);
+  }
+
+  std::set<std::string_view> modules_of(const std::vector<size_t>& its) const {
+    std::vector<uint32_t> ats;
+    for (const size_t i : its) ats.push_back(asked_.at(i));
+    std::set<std::string_view> names;
+    for (const Places::Module& module : places_.modules_at(ats)) names.insert(module.name);
+    names.erase("");
+    return names;
+  }
+
+  // By an op whose result is not known.
+  bool is_made_unseen(size_t from, size_t to, uint32_t dims) const {
+    for (size_t i = from; i < to; ++i)
+      if (asked_.kind(i) != OpClass::view && !results(i, [](uint32_t) {}) && may_make(i, dims))
+        return true;
+    return false;
   }
 
   // --- Rows that begin alike -----------------------------------------------------------

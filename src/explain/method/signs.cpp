@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,6 +35,7 @@ constexpr size_t kSingleColumns = 4;
 constexpr int64_t kLongKernel = 15;  // along one dimension
 constexpr int64_t kManyTaps = 225;   // 15 x 15
 constexpr int64_t kTransformTaps = 64;
+constexpr int64_t kSharedRates = 8;  // factor of two rates
 constexpr double kLargestPower = 32;
 constexpr int64_t kGathered = 4;       // times as many rows as the table has
 constexpr size_t kGatherLookBack = 8;  // outermost ops
@@ -368,6 +370,24 @@ Said filters_of_a_transform(std::span<const OpInput> inputs) {
   if (inputs[1].dims[1] != 1 || kernel.size() != 1 || kernel.front() < kTransformTaps ||
       2 * filters < kernel.front() || inputs[0].dims.size() < 2 || inputs[0].dims[1] != 1)
     return std::nullopt;
+  // Little more taps than it steps over: each group of samples becomes another one, as a resampler
+  // with a phase for each filter does.
+  const std::vector<int64_t> strides =
+      inputs.size() > 3 ? numbers_of(inputs[3].concrete) : std::vector<int64_t>();
+  const int64_t stride = strides.empty() ? 1 : *std::ranges::max_element(strides);
+  const int64_t shared = std::gcd(stride, filters);
+  if (shared >= kSharedRates && stride < kernel.front() && 2 * kernel.front() < 3 * stride)
+    return loss(
+        CostQuestion::less,
+        fmt::format("{} filters of {} taps go on by {} samples: {} and {} have the factor {} in "
+                    "common",
+                    filters, kernel.front(), stride, filters, stride, shared),
+        fmt::format("if this resamples (a filter for each phase of the new rate), divide both "
+                    "rates by their greatest common divisor (gcd) before the filters are made: {} "
+                    "filters with stride {} and few taps each give the same "
+                    "(torchaudio.functional.resample does so); a rate that shares no factor is "
+                    "replaced by a near one that does",
+                    filters / shared, stride / shared));
   return loss(CostQuestion::less,
               fmt::format("{} filters of {} taps read one channel: as many products as a transform "
                           "written out (a DFT, a filter bank)",
@@ -456,6 +476,7 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
     int64_t table = 0;
     std::string_view by;
     std::vector<int64_t> parts;  // columns of what a cat joins
+    bool is_mixed = false;       // the rows met as many of another tensor: none is there again
     for (size_t back = 1; back <= std::min(kGatherLookBack, root) && gathered < width; ++back) {
       const uint32_t before = outermost.roots[root - back];
       const std::string_view base = all.base(before);
@@ -476,6 +497,13 @@ Said gathered_rows(const CountedOps& all, const Outermost& outermost, Calls call
         for (const OpInput& part : read[0].list)
           if (!part.dims.empty()) parts.push_back(part.dims.back());
       const bool repeats = is_of(kRepeats, base);
+      if (!repeats && op_class(all.name(before)) == OpClass::pointwise) {
+        const auto operands = tensor_inputs(read);
+        const auto full = std::ranges::count_if(
+            operands, [&](const TensorShape& t) { return t.numel() == rows * width; });
+        is_mixed = is_mixed || full > 1;
+      }
+      if (repeats && is_mixed) continue;
       if ((!repeats && !is_of(kGathers, base)) || read.empty() || read[0].dims.size() < 2) continue;
       if (!repeats && read[0].dims.size() != 2) continue;
       const int64_t columns = read[0].dims.back();
