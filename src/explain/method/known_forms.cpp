@@ -91,7 +91,7 @@ class KnownForms : AskedSearch {
     return j;
   }
 
-  // --- Counts ----------------------------------------------------------------------------
+  // --- Counts ---
 
   // Writes ones of these sizes.
   bool makes_ones(size_t i, const Dims& dims) const {
@@ -136,7 +136,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  // --- Edges that are there again and again ------------------------------------------------
+  // --- Edges that are there again and again ---
 
   void look_for_edges(size_t i) {
     const Dims& into = dims_at(i, 0);
@@ -180,7 +180,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  // --- Phases that come back -----------------------------------------------------------------
+  // --- Phases that come back ---
 
   static bool is_complex(const OpInput& in) {
     return in.type.find("complex") != std::string_view::npos;
@@ -199,9 +199,11 @@ class KnownForms : AskedSearch {
       if (base == "add" || base == "sub" || base == "cumsum" || base == "remainder" ||
           base == "diff" || base == "unwrap" || base == "slice")
         return;
-      const bool is_exp = base == "exp" && is_complex(read[0]);
-      if (base == "mul" && read.size() > 1 && read[1].dims.empty() && is_complex(read[1]))
+      if ((base == "mul" || base == "div") && read.size() > 1 && read[1].dims.empty()) {
+        if (!is_complex(read[1])) return;
         with.push_back(j);
+      }
+      const bool is_exp = base == "exp" && is_complex(read[0]);
       if (!is_exp && base != "polar") continue;
       with.push_back(j);
       CostlyForm& form = form_at(phases_, i, j);
@@ -223,7 +225,7 @@ class KnownForms : AskedSearch {
              0.9, WasteProof::likely);
   }
 
-  // --- Pairs of fields -------------------------------------------------------------------------
+  // --- Pairs of fields ---
 
   void look_for_fields(size_t i) {
     const Dims& dims = dims_at(i, 0);
@@ -264,7 +266,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  // --- Windows of windows ------------------------------------------------------------------------
+  // --- Windows of windows ---
 
   struct Scales {
     std::map<int64_t, std::vector<size_t>> calls;  // by the window
@@ -319,7 +321,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  // --- What is received is reduced ---------------------------------------------------------------
+  // --- What is received is reduced ---
 
   void look_for_reduction(size_t i) {
     if (asked_.name(i).find("alltoall") == std::string_view::npos &&
@@ -367,8 +369,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  // --- The longer side
-  // ----------------------------------------------------------------------------
+  // --- The longer side ---
 
   // The last two sizes of a matrix, or of a batch of them.
   static std::pair<int64_t, int64_t> sides(const Dims& dims) {
@@ -442,8 +443,7 @@ class KnownForms : AskedSearch {
         saving, WasteProof::likely);
   }
 
-  // --- A matrix from both sides
-  // ---------------------------------------------------------------------
+  // --- A matrix from both sides ---
 
   // Products among its ops and those of its nodes.
   int64_t products_of(size_t i) const {
@@ -485,7 +485,7 @@ class KnownForms : AskedSearch {
              std::nullopt, WasteProof::question);
   }
 
-  // --- Rows that are weighed for each -----------------------------------------------------------
+  // --- Rows that are weighed for each ---
 
   // [B, N, 1] times [N, D], and a product that sums over N.
   void look_for_weighted(size_t i) {

@@ -60,12 +60,13 @@ TEST(KnownForms, MoreEdgesThanPairsAreThereAgain) {
 
 // --- Phases ------------------------------------------------------------------------------
 
-Explanation enhanced(std::string_view between) {
+Explanation enhanced(std::string_view between, bool by_number = false) {
   return explain_steps(2, [&](OpSequence& b) {
     const OpInput spectrum = tensor({6, 257, 251}, "c10::complex<float>");
     b.add("aten::angle", 300, {spectrum});
     if (!between.empty())
-      b.add(between, 20, {tensor({6, 257, 251}), tensor({6, 257, 251}), number(1)});
+      b.add(between, 20,
+            {tensor({6, 257, 251}), by_number ? number(2) : tensor({6, 257, 251}), number(1)});
     b.add("aten::exp", 700, {spectrum});
     add_other_work(b, 300);
   });
@@ -79,6 +80,8 @@ TEST(KnownForms, PhasesThatComeBackNeedNoAngle) {
   EXPECT_NE(f->action.find("spectra * mask"), std::string::npos) << f->action;
   EXPECT_EQ(find_finding(enhanced("aten::add"), "phase-apart"), nullptr) << "a new phase";
   EXPECT_EQ(find_finding(enhanced("aten::cumsum"), "phase-apart"), nullptr) << "a vocoder";
+  EXPECT_NE(find_finding(enhanced("aten::mul"), "phase-apart"), nullptr) << "a mask of magnitudes";
+  EXPECT_EQ(find_finding(enhanced("aten::mul", true), "phase-apart"), nullptr) << "slower phases";
 }
 
 // --- Pairs of fields -----------------------------------------------------------------------
