@@ -39,9 +39,8 @@ std::string_view remedy_of_kind(std::string_view kind) {
       {"all_to_all",
        "send fewer rows: bf16, a smaller capacity factor of experts (or counts first and then the "
        "rows that are filled), experts on the own node first; if what is received is only summed "
-       "or "
-       "averaged behind it (embeddings of the items of a history), reduce before the exchange, on "
-       "the rank that owns the rows"},
+       "or averaged behind it (embeddings of the items of a history), reduce before the exchange, "
+       "on the rank that owns the rows"},
       {"broadcast",
        "send it once: constants and weights that ranks hold already need no broadcast in each step "
        "(broadcast_buffers=False, data loaders on each rank); weights that one rank updates: "

@@ -31,24 +31,19 @@ void find_fallback_convolution(const Explanation& e, std::vector<Finding>& out) 
       advise(f,
              "convert model and inputs to float32 (.float(); what comes from numpy or from readers "
              "is float64 often): oneDNN takes it, and every other op reads half of the bytes");
-      claim_op(f, op.name, op.self_ns);
-      out.push_back(std::move(f));
-      continue;
-    }
-    if (is_product) {
+    } else if (is_product) {
       f.title += ", because PyTorch runs kernels of 1 x 1 itself on one thread";
       advise(f,
              "nothing for fewer than 16 samples on one thread: such a convolution is a product; "
              "with more threads or samples oneDNN takes it, if torch.backends.mkldnn.enabled");
-      claim_op(f, op.name, op.self_ns);
-      out.push_back(std::move(f));
-      continue;
+    } else {
+      advise(
+          f,
+          "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
+          "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
+          "convolutions of one sample from it: measure whether a larger batch, which oneDNN "
+          "takes, is faster");
     }
-    advise(f,
-           "oneDNN takes no float64, bf16 and f16 only on CPUs with instructions for them, and "
-           "nothing where torch.backends.mkldnn.enabled is False; PyTorch also keeps tiny float32 "
-           "convolutions of one sample from it: measure whether a larger batch, which oneDNN "
-           "takes, is faster");
     claim_op(f, op.name, op.self_ns);
     out.push_back(std::move(f));
   }

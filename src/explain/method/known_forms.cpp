@@ -348,14 +348,14 @@ class KnownForms : AskedSearch {
       CostlyForm& form = form_at(reductions_, i, j);
       take(form, i);
       take(form, j);
-      form.op_calls = rows;
+      reduced_[asked_.key(i)] = rows;
       return;
     }
   }
 
   void report_reductions() {
-    for (auto& [key, form] : reductions_) {
-      const int64_t rows = std::exchange(form.op_calls, 0);
+    for (const auto& [key, form] : reductions_) {
+      const int64_t rows = reduced_.at(key);
       report(WasteKind::late_reduction, form,
              fmt::format("{} receives {}, of which {} makes one row of {} each",
                          asked_.name(form.first), sizes_text(tensors(form.first)[0].dims),
@@ -414,12 +414,13 @@ class KnownForms : AskedSearch {
   void report_longer_sides() {
     CostlyForm all;
     int64_t saving = 0;
+    int64_t dearest = 0;
     for (const auto& [key, form] : longer_) {
       const auto [rows, inner] = sides(dims_at(form.first, 0));
-      if (all.count == 0 || form.ns > all.op_calls) {
+      if (all.count == 0 || form.ns > dearest) {
         all.first = form.first;
         all.second = form.second;
-        all.op_calls = form.ns;
+        dearest = form.ns;
       }
       all.count += form.count;
       all.ns += form.ns;
@@ -428,7 +429,6 @@ class KnownForms : AskedSearch {
       saving += form.ns - form.ns * inner / rows;
     }
     if (all.count == 0) return;
-    all.op_calls = 0;
     const auto [rows, inner] = sides(dims_at(all.first, 0));
     report_saving(
         WasteKind::longer_side, all,
@@ -525,6 +525,7 @@ class KnownForms : AskedSearch {
   }
 
   Forms counts_, edges_, phases_, fields_, reductions_, longer_, sandwiches_, weighted_;
+  std::map<uint64_t, int64_t> reduced_;  // rows that become one, of reductions_
   std::map<std::tuple<uint32_t, std::string_view, Dims>, Scales> scales_;
 };
 

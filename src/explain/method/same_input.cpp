@@ -233,13 +233,31 @@ class SameInput : AskedSearch {
 
   // Each in a call of another module.
   bool are_of_modules(const std::vector<Chain>& chains) const {
-    std::vector<uint32_t> firsts;
+    std::vector<size_t> firsts;
     firsts.reserve(chains.size());
-    for (const Chain& chain : chains) firsts.push_back(asked_.at(chain.first));
+    for (const Chain& chain : chains) firsts.push_back(chain.first);
+    return modules_of(firsts).size() == chains.size();
+  }
+
+  std::set<std::string_view> modules_of(const std::vector<size_t>& its) const {
+    std::vector<uint32_t> ats;
+    ats.reserve(its.size());
+    for (const size_t i : its) ats.push_back(asked_.at(i));
     std::set<std::string_view> names;
-    for (const Places::Module& module : places_.modules_at(firsts)) names.insert(module.name);
+    for (const Places::Module& module : places_.modules_at(ats)) names.insert(module.name);
     names.erase("");
-    return names.size() == chains.size();
+    return names;
+  }
+
+  // visit(from, to) for the asked ops of each step.
+  template <class Visit>
+  void each_step(Visit visit) const {
+    for (size_t from = 0; from < asked_.size();) {
+      size_t to = from + 1;
+      while (to < asked_.size() && step(to) == step(from)) ++to;
+      if (step(from) != kNone) visit(from, to);
+      from = to;
+    }
   }
 
   // No op of the step outside of the chains may make what they begin with.
@@ -264,29 +282,24 @@ class SameInput : AskedSearch {
       size_t end = 0;
     };
     std::map<std::vector<uint64_t>, Found> found;
-    for (size_t from = 0; from < asked_.size();) {
-      size_t to = from + 1;
-      while (to < asked_.size() && step(to) == step(from)) ++to;
-      if (step(from) != kNone) {
-        for (auto& [signature, chains] : chains_of(from, to)) {
-          if (chains.size() < kLeastSameModules || makes_weight(chains.front()) ||
-              !are_sources(chains, from, to) || !are_of_modules(chains))
-            continue;
-          Found& of = found[signature];
-          if (of.form.count == 0) {
-            of.form.first = chains.front().first;
-            of.end = chains.front().end;
-          }
-          of.times = std::max(of.times, chains.size());
-          int64_t ns = 0;
-          for (const Chain& chain : chains)
-            for (size_t i = chain.first; i < chain.end; ++i) ns += take(of.form, i);
-          of.form.count += std::ssize(chains);
-          of.saving += ns - ns / std::ssize(chains);
+    each_step([&](size_t from, size_t to) {
+      for (auto& [signature, chains] : chains_of(from, to)) {
+        if (chains.size() < kLeastSameModules || makes_weight(chains.front()) ||
+            !are_sources(chains, from, to) || !are_of_modules(chains))
+          continue;
+        Found& of = found[signature];
+        if (of.form.count == 0) {
+          of.form.first = chains.front().first;
+          of.end = chains.front().end;
         }
+        of.times = std::max(of.times, chains.size());
+        int64_t ns = 0;
+        for (const Chain& chain : chains)
+          for (size_t i = chain.first; i < chain.end; ++i) ns += take(of.form, i);
+        of.form.count += std::ssize(chains);
+        of.saving += ns - ns / std::ssize(chains);
       }
-      from = to;
-    }
+    });
     for (auto& [signature, of] : found) report_chain(of.form, of.end, of.times, of.saving);
   }
 
@@ -356,45 +369,46 @@ class SameInput : AskedSearch {
     return in.size() > 1 && in[0].dims.size() > 1 && tensors(i)[0].numel() > in[0].dims.back();
   }
 
-  void find_projections() {
-    struct Found {
-      CostlyForm form;
-      int64_t saving = 0;
-      int64_t rounds = 0;
-    };
-    std::map<uint64_t, Found> found;
-    for (size_t from = 0; from < asked_.size();) {
-      size_t to = from + 1;
-      while (to < asked_.size() && step(to) == step(from)) ++to;
-      if (step(from) != kNone) {
-        std::map<uint64_t, std::vector<size_t>> calls;
-        uint64_t first = 0;
-        std::set<uint32_t> made;
-        for (size_t i = from; i < to; ++i) {
-          const bool is_view = asked_.kind(i) == OpClass::view;
-          if (!is_view) results(i, [&](uint32_t dims) { made.insert(dims); });
-          if (!is_projection(i)) continue;
-          if (calls.empty()) first = asked_.key(i);
-          calls[asked_.key(i)].push_back(i);
-        }
-        for (const auto& [key, its] : calls) {
-          if (key == first || its.size() < kLeastRounds) continue;
-          const uint32_t input = number_of(asked_.inputs(its.front())[0].dims);
-          if (made.contains(input) || is_made_unseen(from, to, input)) continue;
-          const auto modules = std::ssize(modules_of(its));
-          if (modules == 0 || std::ssize(its) < modules * static_cast<int64_t>(kLeastRounds))
-            continue;
-          Found& of = found[key];
-          if (of.form.count == 0) of.form.first = its.front();
-          of.form.count += std::ssize(its);
-          of.rounds = std::ssize(its) / modules;
-          int64_t ns = 0;
-          for (const size_t i : its) ns += take(of.form, i);
-          of.saving += ns - ns / of.rounds;
-        }
-      }
-      from = to;
+  struct Projected {
+    CostlyForm form;
+    int64_t saving = 0;
+    int64_t rounds = 0;
+  };
+
+  // Those of a step, by the call; the first of them, which may read what the step is given, is out.
+  std::map<uint64_t, std::vector<size_t>> projections_of(size_t from, size_t to,
+                                                         std::set<uint32_t>& made) const {
+    std::map<uint64_t, std::vector<size_t>> calls;
+    std::optional<uint64_t> first;
+    for (size_t i = from; i < to; ++i) {
+      if (asked_.kind(i) != OpClass::view) results(i, [&](uint32_t dims) { made.insert(dims); });
+      if (!is_projection(i)) continue;
+      if (!first) first = asked_.key(i);
+      if (asked_.key(i) != *first) calls[asked_.key(i)].push_back(i);
     }
+    return calls;
+  }
+
+  void find_projections() {
+    std::map<uint64_t, Projected> found;
+    each_step([&](size_t from, size_t to) {
+      std::set<uint32_t> made;
+      for (const auto& [key, its] : projections_of(from, to, made)) {
+        if (its.size() < kLeastRounds) continue;
+        const uint32_t input = number_of(asked_.inputs(its.front())[0].dims);
+        if (made.contains(input) || is_made_unseen(from, to, input)) continue;
+        const auto modules = std::ssize(modules_of(its));
+        if (modules == 0 || std::ssize(its) < modules * static_cast<int64_t>(kLeastRounds))
+          continue;
+        Projected& of = found[key];
+        if (of.form.count == 0) of.form.first = its.front();
+        of.form.count += std::ssize(its);
+        of.rounds = std::ssize(its) / modules;
+        int64_t ns = 0;
+        for (const size_t i : its) ns += take(of.form, i);
+        of.saving += ns - ns / of.rounds;
+      }
+    });
     for (const auto& [key, of] : found)
       report_saving(
           WasteKind::repeated_projection, of.form,
@@ -407,15 +421,6 @@ class SameInput : AskedSearch {
           "attention looks at), project it once before the loop and keep the result (keys and "
           "values in a cache, is_updated of an encoder-decoder cache)",
           of.saving, WasteProof::question);
-  }
-
-  std::set<std::string_view> modules_of(const std::vector<size_t>& its) const {
-    std::vector<uint32_t> ats;
-    for (const size_t i : its) ats.push_back(asked_.at(i));
-    std::set<std::string_view> names;
-    for (const Places::Module& module : places_.modules_at(ats)) names.insert(module.name);
-    names.erase("");
-    return names;
   }
 
   // By an op whose result is not known.
