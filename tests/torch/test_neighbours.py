@@ -209,3 +209,10 @@ def test_by_default_where_patches_gain():
     trained = Patches(size=16).bfloat16()
     torch.compile(trained, backend="epilogue")(x).sum().backward()
     assert trained.cut.weight.grad is not None and counters["epilogue"]["patches"] <= 1
+
+
+def test_a_graph_of_patches_alone_is_made_anew(monkeypatch):
+    graphs = graphs_of(monkeypatch)
+    with torch.no_grad():
+        compiled(nn.Conv2d(3, 20, 8, 8))(torch.randn(1, 3, 16, 16))
+    assert "epilogue.linears" in graphs[0].code

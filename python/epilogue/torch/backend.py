@@ -153,7 +153,8 @@ def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.C
         if reason is None:
             attention.insert(graph, node, found)
             counts["attention"] += 1
-            masks += [] if found.mask is None else [found.mask]
+            if found.mask is not None:
+                masks.append(found.mask)
         else:
             counts[reason] += 1
     counts["masks"] = neighbours.make_masks(graph, masks)
@@ -280,22 +281,17 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
         counts["fewer bits"] += len(mlp.linears) if mlp.bits else 0
     if options.linears:
         _rewrite_linears(graph, trains, options, counts)
-    if options.linears and not trains:
-        _rewrite_patches(graph, options, counts)
-    if options.attention and not trains:
-        _rewrite_attention(graph, options, counts)
     if not trains:
+        if options.linears:
+            _rewrite_patches(graph, options, counts)
+        if options.attention:
+            _rewrite_attention(graph, options, counts)
         counts["computed once"] = neighbours.compute_once(graph)
-    experts = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
-    if experts:
-        counts["experts"] = experts
-    for name in ("fewer bits", "patches", "masks", "computed once"):
-        if not counts[name]:
-            del counts[name]
-    if counts["mlps"] or counts["linears"] or counts["attention"] or counts["computed once"]:
+    if any(counts[name] for name in ("mlps", "linears", "patches", "attention", "computed once")):
         graph.lint()
         graph_module.recompile()
-    return counts
+    counts["experts"] = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)
+    return collections.Counter({name: n for name, n in counts.items() if n or name == "mlps"})
 
 
 def compile(

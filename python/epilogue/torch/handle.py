@@ -82,7 +82,7 @@ class Handle:
         self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]", summed: "typing.Sequence[typing.Any] | None" = None
     ) -> "torch.Tensor | None":
         """With the parameters as they are now; None if one has other memory than it had. summed: over which ranks, and what is
-        added (sharded.Split.summed)."""
+        added (sharded.Split.run)."""
         if summed is not None:
             return torch.ops.epilogue.summed.default(x, self.number, parameters, *summed)
         return torch.ops.epilogue.fused_mlp.default(x, self.number, parameters)

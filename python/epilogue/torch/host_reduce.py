@@ -11,8 +11,8 @@ each host, then over gloo between the first ranks of the hosts (f32), and rounds
 (sharded.py).
 
 The memory (2 MiB a rank, and 8 MiB more where products give their rows block by block) is made by the first rank of a host at a
-group's first call, and opened by the others of that host. It has no name: nothing is left behind, whoever ends when. A rank that ended, or that does not come within the group's timeout, is a RuntimeError
-on all others; then the group is of no more use.
+group's first call, and opened by the others of that host. It has no name: nothing is left behind, whoever ends when. A rank that ended,
+or that does not come within the group's timeout, is a RuntimeError on all others; then the group is of no more use.
 """
 
 import contextlib

@@ -310,7 +310,7 @@ class LinearState:
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
         reason = unfit(x) or signals.foreign()
-        out = None if reason is not None else self._run(module, x, None)
+        out = None if reason is not None else self._run(module, None, x)
         if out is not None:
             self.fused_calls += 1
             if self.store is not None:
@@ -334,14 +334,13 @@ class LinearState:
         if reason is None:
             rows = split.enter(x, gradients)
             reason = rows if isinstance(rows, str) else unfit(rows)
-        bias = gathered.own_of(module).get("bias") if isinstance(split, sharded.Split) and split.partial else None
-        summed = None
-        if reason is None and not gradients:
-            summed = split.summed(torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype, bias, None)
-        out = None if reason is not None else self._run(module, rows if summed is None else rows.contiguous(), split, summed)
-        if out is not None:
-            self.fused_calls += 1
-            return out if summed is not None else split.leave(out, module.weight.shape[0], bias, None, x)
+        if reason is None:
+            bias = gathered.own_of(module).get("bias") if split.partial else None
+            product = functools.partial(self._run, module, split)
+            out = split.run(x, rows, gradients, module.weight.shape[0], bias, None, product)
+            if out is not None:
+                self.fused_calls += 1
+                return out
         self.reason = reason or self.alone.reason
         self.own_calls += 1
         return None
@@ -357,7 +356,7 @@ class LinearState:
         return self._split
 
     def _run(
-        self, module: nn.Module, x: torch.Tensor, split: "sharded.Split | None", summed: "tuple[typing.Any, ...] | None" = None
+        self, module: nn.Module, split: "sharded.Split | None", x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None
     ) -> "torch.Tensor | None":
         if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
             self.refresh()

@@ -93,10 +93,21 @@ class Split(typing.NamedTuple):
 
         return _settled(x.to_local(grad_placements=[Partial()] if self.wanted.is_replicate() else None))
 
-    def summed(self, dtype: torch.dtype, bias: typing.Any, residual: "torch.Tensor | None") -> "tuple[typing.Any, ...] | None":
-        """What a product of that dtype without gradients needs to give the plan's result by itself; None where leave() makes it."""
+    def run(
+        self, x: typing.Any, rows: torch.Tensor, gradients: bool, columns: int, bias: typing.Any, residual: "torch.Tensor | None",
+        product: "typing.Callable[[torch.Tensor, tuple[typing.Any, ...] | None], torch.Tensor | None]",
+    ) -> "torch.Tensor | None":  # fmt: skip
+        """The plan's result, by product(rows, summed), which gives this rank's part, or the sum over ranks where summed says how. None:
+        it gives none. The others are leave()'s."""
+        summed = None if gradients else self._summed(rows, bias, residual)
+        out = product(rows if summed is None else rows.contiguous(), summed)
+        return out if out is None or summed is not None else self.leave(out, columns, bias, residual, x)
+
+    def _summed(self, rows: torch.Tensor, bias: typing.Any, residual: "torch.Tensor | None") -> "tuple[typing.Any, ...] | None":
+        """What a product without gradients needs to give the plan's result by itself; None where leave() makes it."""
         if not self.local or not self.partial or self.output is None or not self.output.is_replicate():
             return None
+        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else rows.dtype
         bias = None if bias is None else bias._local_tensor
         residual = None if residual is None else residual.contiguous()
         number = host_reduce.number_for(self.mesh.get_group(), dtype, (bias, residual))

@@ -139,11 +139,8 @@ class State:
         if reason is not None:
             self.reason = reason
             return None
-        dtype = torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype
         bias, residual = gathered.own_of(last).get("bias"), x if plan.residual else None
-        summed = None if gradients else split.summed(dtype, bias, residual)
-        out = self._run(module, rows if summed is None else rows.contiguous(), summed)
-        return out if out is None or summed is not None else split.leave(out, last.weight.shape[0], bias, residual, x)
+        return split.run(x, rows, gradients, last.weight.shape[0], bias, residual, functools.partial(self._run, module))
 
     def _run(self, module: nn.Module, x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None) -> "torch.Tensor | None":
         """summed: over which ranks, and what is added."""
