@@ -162,10 +162,10 @@ class StageRun {
   }
 
  private:
-  // A panel's weights stay in L2 while a block of rows passes. Few rows of 4-bit weights read each
-  // panel once, as one run of memory.
+  // A panel's weights stay in L2 while a block of rows passes. Few rows read each panel once: as
+  // one run of memory, which is fetched ahead but for its begin.
   int64_t chunk_of_k() const {
-    if (weights_.layout().has_groups && m_ <= kFewChainRows) return call_.padded_k;
+    if (m_ <= kFewChainRows) return call_.padded_k;
     const int64_t unit = std::lcm(std::max(kChunkUnit, weights_.k_unit()),
                                   std::max<int64_t>(1, call_.kernel->layout.sum_unit));
     return even_piece(call_.padded_k, kChunkK, unit);

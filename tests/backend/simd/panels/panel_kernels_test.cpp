@@ -206,6 +206,7 @@ void expect_finished(const PanelKernelEntry& entry, const Sizes& c, const StoreC
   KernelRows a(kernel.layout, c.m, depth, 1);
   a.values.bf16[0] = 0x7fc0;  // the first row's results are NaN
   a.values.f32[0] = NAN;
+  if (!a.scales.empty()) a.scales[0] = NAN;
   const Matrix w = random_weights(depth, width, 2);
   const PackedPart part = {{w.bf16.data(), FloatType::bf16, width, 1}, depth};
   const PackedWeights packed({&part, 1}, width, kernel.layout);
@@ -216,6 +217,7 @@ void expect_finished(const PanelKernelEntry& entry, const Sizes& c, const StoreC
   args.k = depth;
   args.a = a.data;
   args.a_stride = a.stride;
+  args.row_scales = a.scales.data();
   args.panel = packed.panel(0, 0);
   args.scales = packed.scales(0);
   args.accumulate = s.accumulate;
@@ -285,20 +287,15 @@ TEST_P(PanelKernels, TheListChoosesByLevelWeightsAndRows) {
   EXPECT_EQ(chosen({.weights = FloatType::f32, .rows = 1}), "f32");
   EXPECT_EQ(chosen({.weights = FloatType::f16, .rows = 1}), "f32");
   const bool has_integer_dots = cpu_has(CpuFeature::avx512_vnni);
-  const std::string i8 = has_integer_dots ? "i8_pairs" : "i8";
-  const auto expect_i8_up_to = [&](FloatType weights, int64_t count, int64_t most,
-                                   const std::string& beyond) {
-    PanelUse use = {.weights = weights, .count = count, .rows = most, .precision = Precision::i8};
-    EXPECT_EQ(chosen(use), i8) << most;
-    ++use.rows;
-    EXPECT_EQ(chosen(use), beyond) << use.rows;
+  const auto chosen_for_i8 = [&](FloatType weights, int64_t rows) {
+    return chosen({.weights = weights, .rows = rows, .precision = Precision::i8});
   };
-  constexpr int64_t cached = 1 << 20;
-  constexpr int64_t from_memory = (16 << 20) + 1;
-  const std::string bf16 = has_dots ? pairs : "bf16";
-  expect_i8_up_to(FloatType::f32, cached, has_integer_dots ? 12 : 4, "f32");
-  expect_i8_up_to(FloatType::bf16, cached, has_integer_dots ? 6 : 2, bf16);
-  expect_i8_up_to(FloatType::bf16, from_memory, has_integer_dots ? 6 : 4, bf16);
+  const std::string few = has_integer_dots ? "i8_pairs" : "i8";
+  EXPECT_EQ(chosen_for_i8(FloatType::f32, 12), few);
+  EXPECT_EQ(chosen_for_i8(FloatType::f32, 13), "i8");
+  EXPECT_EQ(chosen_for_i8(FloatType::bf16, 6), few);
+  EXPECT_EQ(chosen_for_i8(FloatType::bf16, 7), has_dots ? pairs : "i8");
+  EXPECT_EQ(chosen_for_i8(FloatType::bf16, 4096), has_dots ? pairs : "i8");
 }
 
 TEST_P(PanelKernels, SayWhyTheyDecline) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Panels of 8-bit integers for the integer dot products of AVX-512 (VNNI): 16-bit rows times 8-bit
 // weights, twice the weights per instruction that widening to f32 gets through.
-#include "backend/cpu/simd/panels/i8_rows.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/pack_pairs.h"
 #include "backend/cpu/simd/panels/row_tiles.h"
+#include "backend/cpu/simd/panels/w8a8.h"
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "base/assert.h"
@@ -45,7 +45,7 @@ __m512i pair_of(const int16_t* a) {
 }
 
 // sums (+)= (a[k] b[k] + a[k + 1] b[k + 1] + ...) times the row's scale and the column's. Integer
-// sums are exact, and fit: kSumDepth products of at most 128 * 32767.
+// sums are exact, and fit: kI16RowsDepth products of at most 128 * 32767.
 template <int64_t kRows, int kParts, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr int64_t part_vectors = kNv / kParts;
@@ -125,8 +125,6 @@ void i8_pairs_two(const PanelArgs&) { EPI_ASSERT(false, "x86-64 only"); }
 namespace epilogue::simd {
 namespace {
 
-// How much of k sums may take in: 128 * 32767 times as often fits 32 bits.
-constexpr int64_t kSumDepth = 512;
 thread_local Scratch step_rows;
 
 void store_pairs(const float* values, int64_t k, const float* scales, void* panel) {
@@ -147,7 +145,8 @@ void quantise_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int
 const char* decline_i8_pairs(const PanelUse& use) {
   // One tile of rows waits for its weights; two wait about as long as for weights of 16 bits.
   const int64_t most = use.weights == FloatType::f32 ? 2 * kI8PairsRows : kI8PairsRows;
-  if (const char* reason = decline_i8_weights(use, most)) return reason;
+  if (use.precision != Precision::i8) return "needs weights that may be rounded to 8 bits";
+  if (use.rows > most) return "needs fewer rows";
   if (!cpu_has(CpuFeature::avx512_vnni)) return "needs AVX512-VNNI";
   return pack_kernels().width == kPairsWidth ? nullptr : "needs panels of AVX-512";
 }
@@ -161,7 +160,7 @@ const PanelKernel& i8_pairs_kernel() {
                  .store = store_pairs,
                  .quantise_rows = quantise_rows,
                  .row_bytes = 2,
-                 .most_k = kSumDepth},
+                 .most_k = kI16RowsDepth},
       .mr = kI8PairsRows,
       .lanes = 16,
       .one = i8_pairs_one,

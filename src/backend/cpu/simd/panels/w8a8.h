@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of 8-bit weights times 8-bit rows share. Their integer sums are the same on
-// every level, bit for bit: exact, at most 128 * 127 each, and none saturates.
+// Shared by the kernels of 8-bit weights times rows of integers. Integer sums of 8-bit rows are the
+// same on every level, bit for bit: exact, at most 128 * 127 each, and none saturates.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ namespace epilogue::simd {
 
 // k that sums of 32 bits hold, with room for what dots() takes away: 255 * 127 times as often.
 inline constexpr int64_t kW8a8Depth = 65536;
+// The same of rows of 16 bits: 128 * 32767 as often.
+inline constexpr int64_t kI16RowsDepth = 512;
 // Of k, in the panels of the kernels that multiply four neighbours at once: a tile's row.
 inline constexpr int64_t kQuadsK = 64;
 
@@ -30,7 +32,8 @@ struct IntegerSums {
 };
 
 struct W8a8Kernels {
-  PanelKernel kernel;  // of pairs
+  PanelKernel kernel;       // of pairs
+  PanelKernel of_i16_rows;  // the same for rows of 16 bits
   void (*finish)(const IntegerSums& block);
 };
 // At the level in use.

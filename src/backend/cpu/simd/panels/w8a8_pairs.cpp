@@ -2,6 +2,9 @@
 // Panels of 8-bit weights times rows of 8-bit integers, on any level: both are widened to 16 bits
 // and multiplied in pairs (pmaddwd), whose sums of 32 bits are exact. Compiled once per target.
 //
+// The same for rows of 16-bit integers, which stand for rows as they are: half of the instructions
+// that widening each weight to f32 takes, so that any number of rows gains.
+//
 // Not pmaddubsw, which multiplies 8 bits by 8 bits: it adds two products in 16 bits and saturates
 // at 32767, and unsigned rows reach 2 * 255 * 127. Rows or weights of 7 bits would fit and lose a
 // bit for good; taking the rows' signs to the weights keeps all bits, but costs an instruction for
@@ -18,6 +21,7 @@
 #include "backend/cpu/simd/quantise.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/simd/targets.h"
+#include "base/cpu_features.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
@@ -67,44 +71,65 @@ struct ScaledSums {
   static constexpr bool kHasScales = false;
 };
 
-template <int64_t kRows, int kParts, Stream kStream>
+// kDepth: how much of k sums of 32 bits hold. These sums are added up in f32, so that few rows read
+// a panel as one run of memory.
+template <int64_t kDepth, int64_t kRows, int kParts, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   constexpr int64_t step_bytes = 2 * kWidth;
-  constexpr Ahead ahead = ahead_of_stream(1);
+  constexpr int64_t line_steps = std::max<int64_t>(1, 64 / step_bytes);
+  // Twice as far as elsewhere: a line takes so few instructions that it arrives too late else.
+  constexpr Ahead ahead = {.bytes = 8 << 10, .into = kIntoL2};
   const int16_t* a[kRows];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i)
     a[i] = static_cast<const int16_t*>(args.a) + (row + i) * args.a_stride;
   const auto* b = static_cast<const int8_t*>(args.panel);
-  Vi sums[kRows][kNv];
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::Zero(Di());
-  }
+  Vf totals[kRows][kNv];
+  clear(totals);
   const int64_t pieces = args.m / kMr;
   const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k / 2, step_bytes, 1);
   const int64_t steps = args.k / 2;
   int64_t step = 0;
-  for (int64_t group = 0; step < steps; ++group) {
-    next.fetch(group);
-    const int64_t end = std::min(steps, (group + 1) * next.group());
-    for (; step < end; ++step, b += step_bytes) {
-      if constexpr (kStream == Stream::first) {
-        // Steps of less than a line: once per line.
-        if (step_bytes >= 64 || step % std::max<int64_t>(1, 64 / step_bytes) == 0)
-          for (int64_t i = 0; i < step_bytes; i += 64) fetch_line<ahead.into>(b + ahead.bytes + i);
-      }
-      Columns columns[kNv];
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kNv; ++j) columns[j] = columns_at(b + 2 * j * lanes);
+  int64_t group = 0;
+  while (step < steps) {
+    const int64_t depth_end = std::min(steps, step + kDepth / 2);
+    Vi sums[kRows][kNv];
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kRows; ++i) {
-        const Columns factor = rows_at(a[i] + 2 * step);
+    for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-        for (int64_t j = 0; j < kNv; ++j) sums[i][j] = add_pairs(columns[j], factor, sums[i][j]);
+      for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::Zero(Di());
+    }
+    while (step < depth_end) {
+      if (step == group * next.group()) next.fetch(group++);
+      const int64_t end = std::min(depth_end, group * next.group());
+      const auto add_step = [&](int64_t at) HWY_ATTR {
+        Columns columns[kNv];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kNv; ++j)
+          columns[j] = columns_at(b + at * step_bytes + 2 * j * lanes);
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kRows; ++i) {
+          const Columns factor = rows_at(a[i] + 2 * at);
+#pragma GCC unroll 4
+          for (int64_t j = 0; j < kNv; ++j) sums[i][j] = add_pairs(columns[j], factor, sums[i][j]);
+        }
+      };
+      if constexpr (kStream == Stream::first) {
+        for (; step + line_steps <= end; step += line_steps) {
+          for (int64_t i = 0; i < line_steps * step_bytes; i += 64)
+            fetch_line<ahead.into>(b + step * step_bytes + ahead.bytes + i);
+#pragma GCC unroll 4
+          for (int64_t i = 0; i < line_steps; ++i) add_step(step + i);
+        }
       }
+      for (; step < end; ++step) add_step(step);
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j)
+        totals[i][j] = hn::Add(totals[i][j], hn::ConvertTo(Df(), sums[i][j]));
     }
   }
 #pragma GCC unroll 8
@@ -113,16 +138,15 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) {
       const Vf scale = hn::Mul(row_scale, load(args.scales + j * lanes));
-      put_sum<ScaledSums, kParts>(args, row + i, j,
-                                  hn::Mul(hn::ConvertTo(Df(), sums[i][j]), scale));
+      put_sum<ScaledSums, kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
     }
   }
 }
 
-template <int kParts>
-void w8a8_product(const PanelArgs& args) {
+template <int64_t kDepth, int kParts>
+void pairs_product(const PanelArgs& args) {
   all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
-    tile<rows(), kParts, stream()>(args, row);
+    tile<kDepth, rows(), kParts, stream()>(args, row);
   });
 }
 
@@ -141,6 +165,30 @@ void widened_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int6
                                     scales);
 }
 
+void i16_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, void* out,
+              int64_t stride, float* scales) {
+  quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
+                                scales);
+}
+
+template <int64_t kDepth>
+constexpr PanelKernel pairs_kernel(decltype(PanelLayout::quantise_rows) quantise_rows,
+                                   int64_t most_k) {
+  return {.layout = {.width = kWidth,
+                     .k_unit = 2,
+                     .weight_bytes = 1,
+                     .has_scales = true,
+                     .store = store_pairs,
+                     .quantise_rows = quantise_rows,
+                     .row_bytes = 2,
+                     .most_k = most_k},
+          .mr = kMr,
+          .lanes = static_cast<int64_t>(kLanes),
+          .one = pairs_product<kDepth, 1>,
+          .two = pairs_product<kDepth, 2>,
+          .stores = true};
+}
+
 void finish_sums(const IntegerSums& s) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   for (int64_t i = 0; i < s.rows; ++i) {
@@ -157,19 +205,8 @@ void finish_sums(const IntegerSums& s) {
 }  // namespace
 
 constexpr W8a8Kernels table = {
-    .kernel = {.layout = {.width = kWidth,
-                          .k_unit = 2,
-                          .weight_bytes = 1,
-                          .has_scales = true,
-                          .store = store_pairs,
-                          .quantise_rows = widened_rows,
-                          .row_bytes = 2,
-                          .most_k = kW8a8Depth},
-               .mr = kMr,
-               .lanes = static_cast<int64_t>(kLanes),
-               .one = w8a8_product<1>,
-               .two = w8a8_product<2>,
-               .stores = true},
+    .kernel = pairs_kernel<kW8a8Depth>(widened_rows, kW8a8Depth),
+    .of_i16_rows = pairs_kernel<kI16RowsDepth>(i16_rows, kAnyK),
     .finish = finish_sums,
 };
 
@@ -188,6 +225,15 @@ const char* decline_others_than_w8a8(const PanelUse& use) {
 
 const char* decline_w8a8_pairs(const PanelUse& use) { return decline_others_than_w8a8(use); }
 const PanelKernel& w8a8_pairs_kernel() { return w8a8_kernels().kernel; }
+
+const char* decline_i8(const PanelUse& use) {
+  if (use.precision != Precision::i8 || use.integer_rows)
+    return "needs weights that may be rounded to 8 bits, and rows that may not";
+  const bool has_dots =
+      use.weights == FloatType::bf16 && !use.widens && cpu_has(CpuFeature::avx512_bf16);
+  return has_dots ? "needs rows of f32, or a CPU without AVX512-BF16" : nullptr;
+}
+const PanelKernel& i8_kernel() { return w8a8_kernels().of_i16_rows; }
 
 }  // namespace epilogue::simd
 #endif  // HWY_ONCE
