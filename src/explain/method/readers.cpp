@@ -29,7 +29,7 @@ constexpr int64_t kTableTimes = 4;     // as many rows as the batch reads
 constexpr size_t kLayerWithin = 3;     // ops from the products to the layer that reads them
 
 // An op, what reads its result, and the form that gives the same for less.
-struct Reader {
+struct ReadForm {
   std::string_view makers;   // separated by spaces
   std::string_view readers;  // one after the other, views left out
   bool is_values;            // the result has a dimension less: one number for each row
@@ -46,7 +46,7 @@ constexpr std::string_view kLogDeterminant =
     "of a symmetric positive definite matrix 2 * torch.linalg.cholesky(A).diagonal(dim1=-2, "
     "dim2=-1).log().sum(-1), in a tenth of the time";
 
-constexpr Reader kReaders[] = {
+constexpr ReadForm kReaders[] = {
     {kValues, "log sum", true, 0.8, "is taken for its values, whose logarithms are added up",
      kLogDeterminant},
     {kValues, "abs log sum", true, 0.8, "is taken for its values, whose logarithms are added up",
@@ -82,7 +82,7 @@ bool is_among(std::string_view names, std::string_view name) {
   return false;
 }
 
-int64_t numel_of(const Dims& dims) { return TensorShape{dims, {}}.numel(); }
+int64_t elements_in(const Dims& dims) { return TensorShape{dims, {}}.numel(); }
 
 bool is_resize(std::string_view base) {
   return base.starts_with("upsample_") || base.starts_with("_upsample_");
@@ -138,7 +138,7 @@ class Readers : AskedSearch {
   // --- Forms that what reads them makes cheaper ---
 
   // The ops behind `i` that are read one after the other; 0 if they are others.
-  size_t last_reader(size_t i, const Reader& row) const {
+  size_t last_reader(size_t i, const ReadForm& row) const {
     Dims result = dims_at(i, 0);
     if (row.is_values && !result.empty()) {
       result.pop_back();
@@ -157,7 +157,7 @@ class Readers : AskedSearch {
 
   void look_for_reader(size_t i) {
     if (dims_at(i, 0).empty()) return;
-    for (const Reader& row : kReaders) {
+    for (const ReadForm& row : kReaders) {
       if (!is_among(row.makers, asked_.base(i))) continue;
       const size_t last = last_reader(i, row);
       if (last == 0) continue;
@@ -171,7 +171,7 @@ class Readers : AskedSearch {
 
   void report_readers() {
     for (const auto& [key, form] : readers_) {
-      const Reader& row = *rows_.at(key);
+      const ReadForm& row = *rows_.at(key);
       report(
           WasteKind::shorter_form, form,
           fmt::format("{} of {} {}", asked_.name(form.first), sizes_text(dims_at(form.first, 0)),
@@ -193,7 +193,7 @@ class Readers : AskedSearch {
     if (!is_resize(base) && !is_pool) return;
     const Dims& middle = dims_at(j, 0);
     if (middle.size() != from.size() || middle[0] != from[0] || middle[1] != from[1] ||
-        numel_of(middle) < kSwollen * numel_of(from))
+        elements_in(middle) < kSwollen * elements_in(from))
       return;
     // How far it goes back: of a size that was recorded, or by the window.
     int64_t to = 0;
@@ -204,16 +204,16 @@ class Readers : AskedSearch {
       to = middle[0] * middle[1];
       for (const int64_t size : sizes) to *= size;
     } else if (is_pool && !sizes.empty()) {
-      to = numel_of(middle);
+      to = elements_in(middle);
       for (size_t d = 2; d < middle.size(); ++d)
         to /= std::max<int64_t>(1, sizes[std::min(d - 2, sizes.size() - 1)]);
     }
-    if (to == 0 || numel_of(middle) < kSwollen * to) return;
+    if (to == 0 || elements_in(middle) < kSwollen * to) return;
     CostlyForm& form = form_at(sizes_, i, j);
     take(form, i);
     take(form, j);
-    left_[asked_.key(i)] =
-        static_cast<double>(std::max(to, numel_of(from))) / static_cast<double>(numel_of(middle));
+    left_[asked_.key(i)] = static_cast<double>(std::max(to, elements_in(from))) /
+                           static_cast<double>(elements_in(middle));
   }
 
   void report_sizes() {
@@ -328,7 +328,7 @@ class Readers : AskedSearch {
     const Dims& table = dims_at(i, 0);
     if (table.size() != 2 || table[0] < kLeastTable) return;
     int64_t& rows = tables_[table];
-    rows = std::max(rows, numel_of(dims_at(i, 1)));
+    rows = std::max(rows, elements_in(dims_at(i, 1)));
   }
 
   void look_for_table(size_t i) {
@@ -416,10 +416,10 @@ class Readers : AskedSearch {
   }
 
   Forms readers_, sizes_, frames_, layers_, penalties_, triples_;
-  std::map<uint64_t, const Reader*> rows_;  // of readers_
-  std::map<uint64_t, double> left_;         // of sizes_: the share that stays
-  std::map<uint64_t, int64_t> steps_;       // of frames_
-  std::map<Dims, int64_t> tables_;          // rows that a batch reads of each
+  std::map<uint64_t, const ReadForm*> rows_;  // of readers_
+  std::map<uint64_t, double> left_;           // of sizes_: the share that stays
+  std::map<uint64_t, int64_t> steps_;         // of frames_
+  std::map<Dims, int64_t> tables_;            // rows that a batch reads of each
 };
 
 }  // namespace
