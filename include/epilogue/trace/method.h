@@ -183,6 +183,11 @@ enum class WasteKind : uint8_t {
   two_sided_product,    // a matrix between two that get no gradient
   weighted_rows,        // all rows are weighed for each sample
   repeated_projection,  // a product of the same input in each round of a loop
+  shorter_form,         // what reads the result asks for less: eigenvalues of a determinant
+  resized_twice,        // an image is made larger, and then smaller again
+  outer_layer,          // all products of two vectors are written for a layer
+  table_penalty,        // a penalty of a table of which few rows are read
+  all_triples,          // all triples of rows are written out
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

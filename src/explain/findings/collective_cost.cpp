@@ -21,7 +21,8 @@ std::string_view remedy_of_kind(std::string_view kind) {
       {"all_reduce",
        "send fewer bytes: float32 in place of float64, gradients in bf16 (bf16_compress_hook), "
        "accumulated over micro-batches under no_sync(), larger batches on each rank; of frozen or "
-       "equal tensors nothing; of metrics send sums every N steps; and beside the backward pass "
+       "equal tensors nothing; of metrics send sums every N steps; if each rank reads its own part "
+       "of the sum alone, reduce_scatter; and beside the backward pass "
        "(DistributedDataParallel, async_op=True)"},
       {"all_gather",
        "gather less: if a grid or a sequence is cut, exchange only the boundary rows with the "
@@ -31,7 +32,8 @@ std::string_view remedy_of_kind(std::string_view kind) {
        "keep them; if columns of a layer's result are gathered for the next layer, cut that one by "
        "rows (its inputs), so that each rank multiplies its own columns without a gather, and "
        "all_reduce the results, the partial sums (a pair of layers as Megatron cuts it); if all "
-       "ranks compute the same from what they gather, compute the own rows only; "
+       "ranks compute the same from what they gather, compute the own rows only; if the parts are "
+       "only added up or averaged behind it, all_reduce; "
        "else reduce on each rank first (sums, top-k or argmax in place of logits) and send the "
        "result; metrics every N steps"},
       {"reduce_scatter",

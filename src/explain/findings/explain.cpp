@@ -65,6 +65,15 @@ void doubt_savings(std::vector<Finding>& findings) {
     if (is_contended && f.id != kContentionRule.id && f.saving_us) f.confidence = Confidence::low;
 }
 
+// A question of which the trace does not show that anything is lost counts half; so does what no
+// change removes whole: calling ops, and steps in which the machine had other work.
+double order_weight(const Finding& f) {
+  const double us = f.saving_us.value_or(f.cost_us.value_or(-1));
+  const bool is_busy = f.id == kSlowStepsRule.id && !f.saving_us;
+  const bool counts_half = f.confidence == Confidence::low || f.id == kDispatchRule.id || is_busy;
+  return us * (counts_half && us > 0 ? 0.5 : 1);
+}
+
 // The verdict stays first: it frames the rest.
 void sort_findings(std::vector<Finding>& findings) {
   std::stable_sort(findings.begin() + 1, findings.end(), [](const Finding& a, const Finding& b) {
@@ -73,12 +82,7 @@ void sort_findings(std::vector<Finding>& findings) {
     // Threads that wait for each other make every other time longer than it is.
     if ((a.id == kContentionRule.id) != (b.id == kContentionRule.id))
       return a.id == kContentionRule.id;
-    // A question of which the trace does not show that anything is lost counts half.
-    const auto weight = [](const Finding& f) {
-      const double us = f.saving_us.value_or(f.cost_us.value_or(-1));
-      return us * (f.confidence == Confidence::low && us > 0 ? 0.5 : 1);
-    };
-    return weight(a) > weight(b);
+    return order_weight(a) > order_weight(b);
   });
 }
 

@@ -91,6 +91,11 @@ extern const ExplanationRule kLongerSideRule;
 extern const ExplanationRule kTwoSidedProductRule;
 extern const ExplanationRule kWeightedRowsRule;
 extern const ExplanationRule kRepeatedProjectionRule;
+extern const ExplanationRule kShorterFormRule;
+extern const ExplanationRule kResizedTwiceRule;
+extern const ExplanationRule kOuterLayerRule;
+extern const ExplanationRule kTablePenaltyRule;
+extern const ExplanationRule kAllTriplesRule;
 extern const ExplanationRule kInputGradientRule;
 extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
@@ -206,6 +211,11 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kTwoSidedProductRule,
     &kWeightedRowsRule,
     &kRepeatedProjectionRule,
+    &kShorterFormRule,
+    &kResizedTwiceRule,
+    &kOuterLayerRule,
+    &kTablePenaltyRule,
+    &kAllTriplesRule,
     &kInputGradientRule,
     &kKeptOrderRule,
     &kUnreadForwardRule,

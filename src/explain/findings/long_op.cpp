@@ -80,6 +80,11 @@ void add_item_lines(const CostItem& item, const CostAnswer* told, Finding& f) {
     }
 }
 
+bool is_needless(const Finding& f) {
+  const auto* const rule = std::ranges::find(kExplanationRules, f.id, &ExplanationRule::id);
+  return rule != std::end(kExplanationRules) && (*rule)->is_needless;
+}
+
 // Another finding is about the op's time: it says what the trace shows of the op, too.
 void tell(const CostAnswer& loss, const CostItem& item, std::vector<Finding>& findings) {
   for (Finding& f : findings) {
@@ -89,7 +94,8 @@ void tell(const CostAnswer& loss, const CostItem& item, std::vector<Finding>& fi
     });
     if (!claims && !is_about(f, item, true)) continue;
     f.evidence.push_back(item.op + ": " + loss.text);
-    if (!loss.action.empty()) advise(f, loss.action);
+    // Who says that the work need not run says what to do in its place.
+    if (!loss.action.empty() && !is_needless(f)) advise(f, loss.action);
     return;
   }
 }

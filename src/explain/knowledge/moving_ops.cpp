@@ -166,7 +166,9 @@ constexpr OpKnowledge kMovingOps[] = {
      OpRole::either, "stack the rows and take topk along the last dimension in one call"},
     {"medians", "median nanmedian", OpCost::sort, 1.7, OpFuses::alone,
      "it is computed over all elements in every step, for statistics",
-     "compute it on a sample, or every few steps", OpRole::aside, kReduceRows},
+     "compute it on a sample, or every few steps; of windows that overlap once, when the data are "
+     "prepared (scipy.ndimage.median_filter)",
+     OpRole::aside, kReduceRows},
     {"quantiles", "quantile nanquantile", OpCost::sort, 2.2, OpFuses::alone,
      "it is called for each level apart, or computed over all elements in every step, for "
      "statistics; it sorts all of them",

@@ -28,8 +28,10 @@ constexpr std::string_view kTabulate =
 constexpr std::string_view kFactorisedAgain =
     "the same matrix is factorised again, or in a loop over a batch";
 constexpr std::string_view kFactoriseOnce =
-    "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; the _ex forms "
-    "do not wait for errors on a device";
+    "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; if rows are "
+    "added one by one, extend the factor by a row (solve_triangular) rather than factorise all "
+    "again; of a kernel matrix few inducing points; the _ex forms do not wait for errors on a "
+    "device";
 constexpr std::string_view kScanLast =
     "scan along the last, contiguous dimension; total minus cumsum gives the reversed one; a "
     "product with a triangular matrix is faster for short rows";
@@ -189,7 +191,9 @@ constexpr OpKnowledge kNumberOps[] = {
      OpCost::pairs, 0.58, OpFuses::alone, "p = 2 over many points is computed pair by pair",
      "leave compute_mode at its default, or 'use_mm_for_euclid_dist': a matrix product, exact "
      "enough to rank neighbours; its gradient too; squared distances need no root; topk of blocks "
-     "keeps the matrix small; of points that stay, compute the neighbours once",
+     "keeps the matrix small; of points that stay, compute the neighbours once; of points in reach "
+     "sort them into cells of a grid; if samples have points of their own, a batch dimension in "
+     "place of all with all",
      OpRole::either, "cdist takes batches: stack the point sets"},
     {"distances within a set", "pdist _pdist_forward _pdist_backward", OpCost::pairs, 0.058,
      OpFuses::alone, "p = 2 over many points is computed pair by pair",
@@ -235,7 +239,8 @@ constexpr OpKnowledge kNumberOps[] = {
      kStackMatrices},
     {"QR factors", "linalg_qr geqrf linalg_householder_product orgqr ormqr qr", OpCost::solve,
      0.091, OpFuses::alone, "it orthogonalises, or solves least squares by the way",
-     "a Cholesky factor of A^T A costs half if A is well conditioned; mode=\"r\" leaves Q out",
+     "a Cholesky factor of A^T A costs half if A is well conditioned; mode=\"r\" leaves Q out; to "
+     "keep vectors orthogonal every few steps will do, or a few products (Newton-Schulz)",
      OpRole::either, kStackMatrices},
     {"LDL factors", "linalg_ldl_factor linalg_ldl_factor_ex", OpCost::solve, 0.022, OpFuses::alone,
      kFactorisedAgain, kFactoriseOnce, OpRole::either, kStackMatrices},
@@ -246,7 +251,11 @@ constexpr OpKnowledge kNumberOps[] = {
      "stack right-hand sides to one call; keep the factorisation (cholesky_solve, lu_solve) if the "
      "matrix stays; if solve, inv or slogdet meet the same matrix, factorise it once and give the "
      "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
-     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant",
+     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant; if "
+     "the matrix has a form, use it: a diagonal divides, a triangular one takes solve_triangular, "
+     "circulant and Toeplitz ones an FFT, a Kronecker product two small solves, a diagonal plus "
+     "few columns the formula of Woodbury; a large one that changes little conjugate gradients "
+     "from the solution before",
      OpRole::either, kStackSystems, OpSign::one_column},
     {"triangular systems",
      "linalg_solve_triangular triangular_solve cholesky_solve _cholesky_solve_helper",
@@ -287,7 +296,9 @@ constexpr OpKnowledge kNumberOps[] = {
      OpRole::aside, kStackMatrices},
     {"exponentials of matrices", "linalg_matrix_exp matrix_exp linalg_matrix_sqrth linalg_polar",
      OpCost::solve, 0.15, OpFuses::alone, "it is applied to one vector",
-     "a few products with the vector (Krylov, Taylor) do less; batches go in one call",
+     "a few products with the vector (Krylov, Taylor) do less; of one matrix at many times "
+     "diagonalise once (eigh, then exp of the eigenvalues); a propagator of a step that stays, "
+     "once; of rotations (antisymmetric 3 x 3) the formula of Rodrigues; batches go in one call",
      OpRole::aside, kStackMatrices},
     {"eigenvalues of symmetric matrices", "linalg_eigh _linalg_eigh linalg_eigvalsh lobpcg",
      OpCost::solve, 0.17, OpFuses::alone, "all are computed where a few are read, or for a norm",

@@ -84,6 +84,9 @@ void find_same_inputs(const AskedOps& asked, const Places& places, std::vector<W
 // Chains of ops whose result a shorter one gives (known_forms.cpp). Adds to `found`.
 void find_known_forms(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Results for which what reads them asks for less (readers.cpp). Adds to `found`.
+void find_readers(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

@@ -216,6 +216,31 @@ class Forms : AskedSearch {
 
   // --- Windows that overlap --------------------------------------------------------------
 
+  static std::string window_action(std::string_view base, int64_t size) {
+    if (base == "median" || base == "nanmedian" || base == "quantile")
+      return fmt::format(
+          "a running median needs no sort for each window: filter once when the data are prepared "
+          "(scipy.ndimage.median_filter and scipy.signal.medfilt keep the order from one window "
+          "to the next), or approximate it: medians of short windows in series (of {} as 3 x 3 x "
+          "...), a window on every few samples (a larger step of unfold), or a mean "
+          "(avg_pool1d) where no outliers are cut",
+          size);
+    if (base == "max" || base == "min" || base == "amax" || base == "amin" || base == "argmax")
+      return fmt::format(
+          "max_pool1d(x, {}, stride=1) reduces without the windows (-max_pool1d(-x) for the "
+          "smallest; return_indices=True for places), or smaller windows in series: each doubles "
+          "the reach with one torch.maximum of two shifted slices",
+          size);
+    if (base == "norm" || base == "linalg_vector_norm")
+      return fmt::format(
+          "avg_pool1d(x * x, {}, stride=1) times {} is the sum of squares of each window, or "
+          "differences of cumsum(x * x); its root is the norm",
+          size, size);
+    return "sums over windows follow from one pass: differences of cumsum(x) (and of cumsum(x * x) "
+           "for std and var), or avg_pool1d / max_pool1d with stride 1; a weighted sum is a "
+           "convolution";
+  }
+
   void find_windows() {
     std::map<uint64_t, CostlyForm> forms;
     for (size_t i = 0; i < asked_.size(); ++i) {
@@ -246,17 +271,13 @@ class Forms : AskedSearch {
       const auto in = asked_.inputs(form.first);
       const int64_t size = whole_argument(in, 2).value_or(1);
       const int64_t step = whole_argument(in, 3).value_or(1);
-      report(
-          WasteKind::overlapping_windows, form,
-          fmt::format("{} reduces windows of {} that overlap: it reads each element {} times",
-                      asked_.name(form.second), size, size / step),
-          {times_of(form)},
-          "sums over windows follow from one pass: differences of cumsum(x) (and of cumsum(x * x) "
-          "for std and var), or avg_pool1d / max_pool1d with stride 1; a weighted sum is a "
-          "convolution",
-          1 - static_cast<double>(4 * step) /
-                  static_cast<double>(std::max<int64_t>(size, 4 * step)),
-          WasteProof::shown);
+      report(WasteKind::overlapping_windows, form,
+             fmt::format("{} reduces windows of {} that overlap: it reads each element {} times",
+                         asked_.name(form.second), size, size / step),
+             {times_of(form)}, window_action(asked_.base(form.second), size),
+             1 - static_cast<double>(4 * step) /
+                     static_cast<double>(std::max<int64_t>(size, 4 * step)),
+             WasteProof::shown);
     }
   }
 

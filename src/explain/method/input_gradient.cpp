@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <unordered_set>
@@ -29,6 +30,7 @@ class InputGradients : WasteSearch {
     for (size_t r = 0; r < roots_.size(); ++r)
       if (is_autograd_node(roots_.name(r))) nodes[roots_.step(r)].push_back(r);
     if (nodes.size() > 1) nodes.erase(kNone);
+    find_weights_of_others(nodes);
     find_trained(nodes);
     if (trained_.empty()) {
       find_unread_weights(nodes);
@@ -140,6 +142,17 @@ class InputGradients : WasteSearch {
                                std::vector<uint32_t>& calls) const {
     int64_t ns = 0;
     for (const uint32_t at : roots_.within(root)) {
+      // One op for the gradients of weight and input: about half of it.
+      if (all_.base(at) == "convolution_backward") {
+        const auto of = all_.inputs(at);
+        if (of.size() < 3 || !weights.contains(of[2].dims)) continue;
+        int64_t all_ns = 0;
+        for (const uint32_t within : roots_.within(root)) all_ns += all_.ns_at(within);
+        ns += all_ns / 2;
+        times.add(all_.name_id(at), all_ns / 2);
+        calls.push_back(at);
+        continue;
+      }
       if (all_.base(at) != "mm") continue;
       const auto in = all_.inputs(at);
       if (in.size() < 2 || in[0].dims.size() != 2 || in[1].dims.size() != 2) continue;
@@ -153,6 +166,134 @@ class InputGradients : WasteSearch {
       calls.push_back(at);
     }
     return ns;
+  }
+
+  // --- Gradients of weights that another optimizer trains ------------------------------------
+
+  struct Span {
+    int64_t from_ns = 0;
+    int64_t to_ns = 0;
+    std::set<Dims> trained;
+  };
+
+  // The steps of optimizers, by start, with the sizes that their ops read.
+  std::vector<Span> optimizer_steps() const {
+    std::vector<Span> spans;
+    for (const Event& e : all_.trace.events)
+      if (e.category == Category::user_annotation &&
+          all_.trace.name(e).starts_with("Optimizer.step"))
+        spans.push_back({e.ts_ns, e.end_ns(), {}});
+    std::ranges::sort(spans, {}, &Span::from_ns);
+    size_t s = 0;
+    for (size_t r = 0; r < roots_.size() && s < spans.size(); ++r) {
+      const int64_t at_ns = all_.event(roots_.at(r)).ts_ns;
+      while (s < spans.size() && spans[s].to_ns <= at_ns) ++s;
+      if (s == spans.size() || at_ns < spans[s].from_ns) continue;
+      for (const OpInput& in : all_.inputs(roots_.at(r))) {
+        if (!in.dims.empty()) spans[s].trained.insert(in.dims);
+        for (const OpInput& t : in.list) spans[s].trained.insert(t.dims);
+      }
+    }
+    return spans;
+  }
+
+  // Several optimizers: a pass before the step of one gives gradients of weights that another one
+  // trains, which sets them to zero before its own pass.
+  void find_weights_of_others(const std::map<uint32_t, std::vector<size_t>>& nodes) {
+    const std::vector<Span> spans = optimizer_steps();
+    if (spans.size() < 2 * nodes.size() || nodes.size() < 2) return;
+    const std::set<Dims> sizes = weights();
+    OpTimes times;
+    std::vector<uint32_t> calls;
+    int64_t ns = 0;
+    std::set<Dims> unread;
+    size_t steps = 0;
+    for (const auto& [step, its] : nodes) {
+      const int64_t before = ns;
+      is_behind_pass_ = false;
+      for (size_t begin = 0; begin < its.size();) {
+        size_t end = begin + 1;  // of the pass: the next one begins at a higher number
+        int64_t lowest = roots_.sequence(its[begin]);
+        for (; end < its.size(); ++end) {
+          const int64_t number = roots_.sequence(its[end]);
+          if (is_leaf(its[end]) || number < 0) continue;
+          if (lowest >= 0 && number > lowest) break;
+          lowest = number;
+        }
+        ns += add_others(its, begin, end, spans, sizes, unread, times, calls);
+        begin = end;
+      }
+      steps += ns > before ? 1 : 0;
+    }
+    if (adds_up_ || steps != nodes.size() || unread.size() < 2 || !is_worth_it(ns)) return;
+    Waste waste;
+    waste.kind = WasteKind::unread_gradient;
+    waste.title = fmt::format(
+        "a backward pass computes gradients of weights that another optimizer trains: {} of {}, "
+        "most of it in {}",
+        time_text(ns), time_text(all_.wall_ns), times.list(all_.trace).front().first);
+    waste.evidence = {
+        fmt::format("weights of {} sizes, {} the largest, get a gradient that the optimizer behind "
+                    "this pass does not read",
+                    unread.size(), sizes_text(*std::ranges::max_element(unread, {}, numel_of)))};
+    waste.action =
+        "switch these weights' gradients off for this pass (of a GAN's discriminator in the "
+        "generator's step: discriminator.requires_grad_(False) before it, True behind it), or name "
+        "the parameters that are trained: loss.backward(inputs=list(generator.parameters())); "
+        "gradients still flow through the layers";
+    waste.ns = ns;
+    waste.saving_ns = ns;
+    waste.proof = WasteProof::likely;
+    add(std::move(waste), calls, times);
+  }
+
+  static int64_t numel_of(const Dims& dims) {
+    int64_t n = 1;
+    for (const int64_t size : dims) n *= size;
+    return n;
+  }
+
+  // Of the nodes [begin, end) of a pass.
+  int64_t add_others(const std::vector<size_t>& its, size_t begin, size_t end,
+                     const std::vector<Span>& spans, const std::set<Dims>& sizes,
+                     std::set<Dims>& unread, OpTimes& times, std::vector<uint32_t>& calls) {
+    const int64_t from_ns = all_.event(roots_.at(its[end - 1])).ts_ns;
+    const int64_t to_ns = end < its.size() ? all_.event(roots_.at(its[end])).ts_ns
+                                           : std::numeric_limits<int64_t>::max();
+    std::set<Dims> read;    // by the optimizers between this pass and the next one of the step
+    std::set<Dims> others;  // by those of the run
+    const uint32_t step = roots_.step(its[begin]);
+    for (const Span& span : spans) {
+      if (from_ns <= span.from_ns && span.from_ns < to_ns && is_in_step(span, step))
+        read.insert(span.trained.begin(), span.trained.end());
+      else
+        others.insert(span.trained.begin(), span.trained.end());
+    }
+    const bool is_first = !is_behind_pass_;  // since the optimizers before it
+    is_behind_pass_ = read.empty();
+    if (read.empty()) return 0;
+    std::set<Dims> unread_here;
+    int64_t ns = 0;
+    for (size_t n = begin; n < end; ++n) {
+      if (!is_leaf(its[n])) continue;
+      const Dims leaf = leaf_dims(its[n]);
+      // Gradients of several passes are added up for this optimizer: all of them are read.
+      adds_up_ = adds_up_ || (is_first && read.contains(leaf) && roots_.has(its[n], "add"));
+      if (!sizes.contains(leaf) || read.contains(leaf) || !others.contains(leaf)) continue;
+      unread_here.insert(leaf);
+      ns += roots_.add_times(its[n], times);
+      calls.insert(calls.end(), roots_.within(its[n]).begin(), roots_.within(its[n]).end());
+    }
+    for (size_t n = begin; n < end && !unread_here.empty(); ++n)
+      ns += add_weight_gradients(its[n], unread_here, times, calls);
+    unread.insert(unread_here.begin(), unread_here.end());
+    return ns;
+  }
+
+  bool is_in_step(const Span& span, uint32_t step) const {
+    const auto of = std::ranges::lower_bound(
+        all_.ops, span.from_ns, {}, [&](uint32_t op) { return all_.trace.events[op].ts_ns; });
+    return of != all_.ops.end() && all_.links.step[*of] == step;
   }
 
   // No optimizer runs, and the program reads the gradient of another tensor: forces, an attack.
@@ -241,6 +382,8 @@ class InputGradients : WasteSearch {
   }
 
   const Roots& roots_;
+  bool is_behind_pass_ = false;  // no optimizer ran since the pass before, of the same step
+  bool adds_up_ = false;         // an optimizer reads gradients of a pass before that of another
   std::set<Dims> trained_;
 };
 

@@ -24,6 +24,7 @@ constexpr int64_t kLeastFields = 8;   // of which all pairs are taken
 constexpr size_t kPairsWithin = 4;    // ops between the products, the pairs and their sum
 constexpr size_t kLeastScales = 3;
 constexpr size_t kReceivedWithin = 3;     // ops between a collective and what reduces its result
+constexpr size_t kGatheredWithin = 6;     // ops between parts of all ranks and their sum
 constexpr int64_t kLeastReduced = 4;      // rows that become one
 constexpr int64_t kLeastSide = 128;       // of a square product
 constexpr int64_t kLongerSide = 2;        // times the shorter one
@@ -41,7 +42,10 @@ class KnownForms : AskedSearch {
     if (asked_.empty() || all_.trace.inputs.size() == 0) return;
     for (size_t i = 0; i < asked_.size(); ++i) {
       const std::string_view base = asked_.base(i);
-      if (asked_.name(i).starts_with("c10d::")) look_for_reduction(i);
+      if (asked_.name(i).starts_with("c10d::")) {
+        look_for_reduction(i);
+        look_for_rank_sum(i);
+      }
       if (asked_.inputs(i).empty() || !is_forward(i)) continue;
       if (base == "index_add" || base == "scatter_add") {
         look_for_count(i);
@@ -65,6 +69,7 @@ class KnownForms : AskedSearch {
     report_fields();
     report_scales();
     report_reductions();
+    report_rank_sums();
     report_longer_sides();
     report_both_sides();
     report_weighted();
@@ -353,6 +358,46 @@ class KnownForms : AskedSearch {
     }
   }
 
+  // The parts of all ranks are gathered, to be added up.
+  void look_for_rank_sum(size_t i) {
+    if (asked_.name(i).find("allgather") == std::string_view::npos) return;
+    const std::vector<TensorShape> moved = tensors(i);
+    bool is_joined = false;
+    for (size_t j = i + 1; j < end_of(i, kGatheredWithin); ++j) {
+      const auto in = asked_.inputs(j);
+      if (asked_.kind(j) == OpClass::view || in.empty()) continue;
+      const std::string_view base = asked_.base(j);
+      if (base == "stack") {
+        is_joined = true;
+        continue;
+      }
+      const bool is_whole = !moved.empty() && in[0].dims == moved[0].dims;
+      if ((base != "sum" && base != "mean") || in.size() < 2 || (!is_joined && !is_whole)) {
+        if (asked_.name(j).starts_with("c10d::")) continue;
+        return;
+      }
+      const std::vector<int64_t> over = numbers_of(in[1].concrete);
+      if (over.size() != 1 || over[0] != 0 || in[0].dims.size() < 2) return;
+      CostlyForm& form = form_at(rank_sums_, i, j);
+      take(form, i);
+      for (size_t k = i + 1; k <= j; ++k) take(form, k);
+      return;
+    }
+  }
+
+  void report_rank_sums() {
+    for (const auto& [key, form] : rank_sums_)
+      report(WasteKind::late_reduction, form,
+             fmt::format("{} gathers the tensors of all ranks, which {} adds up: {}",
+                         asked_.name(form.first), asked_.name(form.second),
+                         sizes_text(dims_at(form.second, 0))),
+             {counted(form.count, "time", "times")},
+             "all_reduce adds them up on the way (ReduceOp.AVG or a division for the mean): each "
+             "rank sends and keeps one tensor, not one of each rank; where each rank reads its own "
+             "part of the sum, reduce_scatter",
+             std::nullopt, WasteProof::likely);
+  }
+
   void report_reductions() {
     for (const auto& [key, form] : reductions_) {
       const int64_t rows = reduced_.at(key);
@@ -524,7 +569,7 @@ class KnownForms : AskedSearch {
     }
   }
 
-  Forms counts_, edges_, phases_, fields_, reductions_, longer_, sandwiches_, weighted_;
+  Forms counts_, edges_, phases_, fields_, reductions_, rank_sums_, longer_, sandwiches_, weighted_;
   std::map<uint64_t, int64_t> reduced_;  // rows that become one, of reductions_
   std::map<std::tuple<uint32_t, std::string_view, Dims>, Scales> scales_;
 };

@@ -248,8 +248,9 @@ class LoopSearch {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
     loop.longest = loop.op_ns.front().first;
-    loop.remedy = remedy_of(loop);
-    if (has_parameters)
+    const std::string recurrent = recurrent_action(run);
+    loop.remedy = recurrent.empty() ? remedy_of(loop) : recurrent;
+    if (has_parameters && recurrent.empty())
       loop.remedy +=
           "; if each iteration needs the one before, torch.compile or CUDA graphs make the calls "
           "cheaper";
@@ -303,6 +304,25 @@ class LoopSearch {
       if (modules.size() == 1 && starts.size() == calls.size()) shares = true;
     }
     return shares;
+  }
+
+  // A recurrent layer is called for each step of a sequence: its sizes, "" else.
+  std::string recurrent_action(const Run& run) const {
+    for (size_t r = run.first; r < run.first + run.period; ++r) {
+      const std::string_view base = all_.base(roots_[r]);
+      if (base != "lstm" && base != "gru" && base != "rnn_tanh" && base != "rnn_relu") continue;
+      const auto in = all_.inputs(roots_[r]);
+      constexpr size_t kBatchFirst = 8;  // the argument
+      if (in.size() <= kBatchFirst || in[0].dims.size() != 3) continue;
+      if (in[0].dims[in[kBatchFirst].concrete == "True" ? 1 : 0] != 1) continue;
+      return fmt::format(
+          "aten::{} gets one step of a sequence in each call: if its inputs are there before the "
+          "loop, give it the whole sequence in one call (the result of each step is in its "
+          "output, the state goes on within it); only where a step reads what the one before gave "
+          "(sampling, teacher forcing off) a loop is needed: nn.LSTMCell in a compiled loop",
+          base);
+    }
+    return "";
   }
 
   // What the row of the telling op says of loops: one that is more than arithmetic and views, else

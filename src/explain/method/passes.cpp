@@ -120,6 +120,23 @@ class Passes : WasteSearch {
     return std::ranges::any_of(optimizers_, [&](int64_t ns) { return from < ns && ns < to; });
   }
 
+  // A product with a square matrix of as many rows as there are passes, right behind the last of
+  // them; kNone if there is none.
+  size_t product_behind(const std::vector<size_t>& nodes, int64_t passes) const {
+    constexpr size_t kReadBehind = 24;
+    if (nodes.empty() || passes < kManyPasses) return kNone;
+    const size_t last = *std::ranges::max_element(nodes);
+    for (size_t r = last + 1; r < std::min(roots_.size(), last + 1 + kReadBehind); ++r) {
+      if (is_autograd_node(roots_.name(r)) || !is_multiplication(roots_.name(r))) continue;
+      for (const TensorShape& t : tensor_inputs(all_.inputs(roots_.at(r)))) {
+        const size_t rank = t.dims.size();
+        if (rank < 2 || t.dims[rank - 1] != t.dims[rank - 2]) continue;
+        if (t.dims.back() == passes || t.dims.back() == passes - 1) return r;
+      }
+    }
+    return kNone;
+  }
+
   bool find_repeated_backward() {
     struct Repeated {
       int64_t count = 0;
@@ -200,7 +217,9 @@ class Passes : WasteSearch {
                          [](const auto& a, const auto& b) { return a.second < b.second; });
     const std::string_view name = node_name(all_.trace.strings[longest->first]);
     // Each pass over all of it, or each over what the passes before had and a little more.
-    const bool is_whole = 2 * ns_by_count.rbegin()->second >= nodes_ns;
+    int64_t often_ns = 0;  // of nodes that run as often as any, or nearly
+    for (const auto& [count, ns] : ns_by_count) often_ns += 10 * count >= 9 * most ? ns : 0;
+    const bool is_whole = 2 * often_ns >= nodes_ns;
     waste.kind = WasteKind::repeated_backward;
     waste.title = fmt::format(
         "backward passes go through the same graph again, up to {} times in a step: {} of {}", most,
@@ -221,6 +240,17 @@ class Passes : WasteSearch {
               "and call backward once"
             : "add the losses and call backward once, or detach() the state between the chunks "
               "of a sequence (truncated backpropagation)";
+    if (const size_t reader = is_whole ? product_behind(repeated, most) : kNone; reader != kNone) {
+      waste.evidence.push_back(
+          fmt::format("{} multiplies the matrix of all passes next", roots_.name(reader)));
+      waste.action =
+          "the product with a vector needs no matrix: of a Hessian one more backward pass, "
+          "g = torch.autograd.grad(f(x), x, create_graph=True)[0]; hv = torch.autograd.grad(g @ v, "
+          "x)[0] (torch.autograd.functional.hvp, torch.func.jvp(torch.func.grad(f), ...)); of a "
+          "Jacobian torch.func.jvp or vjp; a linear system with it by conjugate gradients on such "
+          "products; where the matrix itself is read, " +
+          waste.action;
+    }
     if (is_of_one) {
       waste.evidence = {fmt::format(
           "{} of one forward op runs up to {} times, and {} passes with create_graph=True begin at "

@@ -177,12 +177,19 @@ class SameInput : AskedSearch {
     return false;
   }
 
+  // It makes numbers of nothing but sizes: the same each time.
+  bool is_filled(size_t i) const {
+    constexpr std::array<std::string_view, 8> kFills = {
+        "zeros", "ones", "full", "arange", "eye", "linspace", "new_zeros", "new_ones"};
+    return is_one(kFills, asked_.base(i));
+  }
+
   // The op at chain.end joins, if it reads results of the chain and sources alone. `made`: sizes
   // that ops of the step give out.
   bool add(Chain& chain, std::vector<uint32_t>& live, const std::vector<char>& made) const {
     const size_t i = chain.end;
     const std::vector<uint32_t>& read = read_by(i);
-    if (read.empty()) return false;
+    if (read.empty() && !is_filled(i)) return false;
     const size_t sources = chain.sources.size();
     for (const uint32_t dims : read) {
       if (std::ranges::find(live, dims) != live.end()) continue;
@@ -208,7 +215,15 @@ class SameInput : AskedSearch {
   size_t working(const Chain& chain) const {
     size_t count = 0;
     for (size_t i = chain.first; i < chain.end; ++i)
-      count += asked_.kind(i) == OpClass::pointwise ? 1 : 0;
+      count += works_.get(all_.name_id(asked_.at(i)), [](std::string_view name) -> char {
+        const OpKnowledge* known = op_knowledge(name);
+        return op_class(name) == OpClass::pointwise ||
+                       (known != nullptr &&
+                        (known->cost == OpCost::gather || known->cost == OpCost::sort ||
+                         known->cost == OpCost::search))
+                   ? 1
+                   : 0;
+      });
     return count;
   }
 
@@ -539,6 +554,7 @@ class SameInput : AskedSearch {
   mutable std::map<Sizes, uint32_t> numbers_;
   mutable std::vector<std::optional<std::vector<uint32_t>>> reads_;  // by the number of the inputs
   mutable std::unordered_map<uint64_t, Result> results_;             // by name and inputs
+  mutable ByNameOnce<char> works_{all_.trace};
   mutable ByNameOnce<char> joins_{all_.trace};
 };
 

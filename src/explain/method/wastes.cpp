@@ -760,6 +760,7 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_pieces(asked, places, found);
   find_fixed_operands(asked, places, found);
   find_known_forms(asked, places, found);
+  find_readers(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
     return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
   });

@@ -255,5 +255,23 @@ TEST(KnownForms, GradientsOfWeightsThatNobodyReads) {
   EXPECT_EQ(find_finding(forces(true, true), "unread-gradient"), nullptr) << "sizes not recorded";
 }
 
+TEST(KnownForms, PartsOfAllRanksThatAreAddedUpAreReducedOnTheWay) {
+  const auto gathered = [](std::string_view reader, int64_t dim) {
+    return explain_steps(2, [&](OpSequence& b) {
+      b.add("c10d::allgather_", 800, {tensor({512, 64})});
+      b.add("aten::stack", 100, {tensor({512, 64})});
+      b.add(reader, 100, {tensor({2, 512, 64}), scalar("[" + std::to_string(dim) + "]")});
+      add_other_work(b, 400);
+    });
+  };
+  const Explanation e = gathered("aten::mean", 0);
+  const Finding* f = find_finding(e, "late-reduction");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->action.find("all_reduce adds them up"), 0U) << f->action;
+  EXPECT_NEAR(*f->cost_us, 2000, 1);
+  EXPECT_EQ(find_finding(gathered("aten::mean", 1), "late-reduction"), nullptr) << "each rank's";
+  EXPECT_EQ(find_finding(gathered("aten::softmax", 0), "late-reduction"), nullptr);
+}
+
 }  // namespace
 }  // namespace epilogue::trace::known_form_findings_test
