@@ -41,6 +41,19 @@ MISPLACED = """((width) => {
 TICKS = """((plot) => ["middle", "end"].map((anchor) => [...plot.querySelectorAll(`text.tick[text-anchor=${anchor}]`)]
     .map((t) => t.textContent).filter((text) => !/[a-z]/i.test(text))))(document.querySelector("%s svg.plot"))"""
 
+# Presses what can be pressed, but for what leaves the page; gives the count, and the texts of those that changed nothing.
+PRESS = """(() => {
+    const state = () => [document.body.innerHTML.length, window.epilogueTimeline?.view.from, window.epilogueTimeline?.view.to,
+        ...[...document.querySelectorAll("th")].map((head) => head.ariaSort)].join();
+    const buttons = [...document.querySelectorAll("main button")].filter((button) => !button.hidden);
+    const dead = buttons.filter((button) => { const before = state(); button.click(); return state() === before; });
+    document.querySelectorAll("tbody").forEach((rows) => rows.querySelector("tr.clickable")?.click());
+    document.querySelectorAll("details").forEach((details) => { details.open = !details.open; });
+    document.querySelectorAll("[tabindex]").forEach((node) => { node.focus(); node.blur(); });
+    for (const input of document.querySelectorAll("input[type=search]"))
+        for (const text of ["mm", ""]) { input.value = text; input.dispatchEvent(new Event("input")); }
+    return [buttons.length, dead.map((button) => button.textContent)]; })()"""
+
 
 def synthetic_trace(events):
     """Ops with a launch and a kernel each, on 2 threads and 2 streams, with hostile names."""
@@ -279,7 +292,7 @@ class PageTest(unittest.TestCase):
 
     def test_more_real_traces_are_laid_out_well(self):
         for name in ("tracelens/mi300_vllm_graph_decode.json.gz", "tracelens/b200_vllm_gpt_oss.json.gz", "tracelens/h100_vit.json.gz",
-                     "hta/a100_triton_example.json.gz", "sidnb13/h100_transformer_layer.json.gz"):
+                     "hta/a100_triton_example.json.gz", "tracelens/mi210_gpu_only.json.gz", "kineto/h100_format_2026.json"):
             with self.subTest(name):
                 self.check_layout(self.report(self.real(name), "--modules"), ({}, PHONE))
 
@@ -327,6 +340,19 @@ class PageTest(unittest.TestCase):
         page.evaluate(button % "+")
         page.evaluate(button % "Fit")
         self.assertAlmostEqual(page.evaluate(span) / whole, 1, places=6)
+
+    def test_every_button_does_something(self):
+        folder = os.path.join(self.folder.name, "pressed")
+        os.mkdir(folder)
+        for rank in range(4):
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump(rank_trace(rank, 4), f)
+        snapshot = os.path.join(self.folder.name, "pressed.html")
+        subprocess.run([BINARY, "memory", SNAPSHOT, "--page", snapshot], check=True, stdout=subprocess.DEVNULL)
+        for path in (self.report(os.path.join(HERE, "../../data/torch/train_stack_eager.json.gz")), self.report(folder), snapshot, self.big):
+            pressed, dead = self.open(path).evaluate(PRESS)
+            self.assertGreater(pressed, 10)
+            self.assertLessEqual(set(dead), {"Fit"})  # all is shown already
 
     def test_a_memory_snapshot_has_a_curve_and_a_map(self):
         path = os.path.join(self.folder.name, "snapshot.html")
