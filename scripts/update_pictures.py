@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "report"))
+sys.path.insert(0, str(ROOT / "tests" / "explain" / "render"))
 import browser  # noqa: E402
 
 SIZE = {"width": 1120, "height": 640}

@@ -108,5 +108,7 @@ if __name__ == "__main__":
     parser.add_argument("ranks", type=int)
     parser.add_argument("--mb", type=float, default=1)
     options = parser.parse_args()
+    if options.ranks < TENSOR * STAGES:
+        parser.error(f"RANKS: expected {TENSOR * STAGES} or more, got {options.ranks}")
     a_layer = sum(len(text) for text in trace(0, options.ranks, 40)) / 40
     write(options.folder, options.ranks, max(1, round(options.mb * 1e6 / a_layer)))

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.parse
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_S = 60
@@ -78,7 +79,7 @@ class Browser:
             return answer["result"]
 
     def open(self, path, **view):
-        return Page(self, "file://" + os.path.abspath(path), **view)
+        return Page(self, "file://" + urllib.parse.quote(os.path.abspath(path)), **view)
 
 
 class Page:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page in a headless Chromium: page_test.py EPILOGUE. Exit 77 (skipped) without one.
+"""The HTML pages in a headless Chromium: page_test.py EPILOGUE. Exit 77 (skipped) without one.
 
-Collects console errors and requests: there must be none of either."""
+Collects console errors and requests: there must be none of either. A page is no wider than its window, and no label of a plot lies on
+another one or outside of the plot."""
 import json
 import os
 import random
@@ -16,8 +17,42 @@ import browser
 BINARY = os.path.abspath(sys.argv.pop(1))
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.environ.get("EPILOGUE_TRACES", os.path.join(HERE, "../../../../shared/traces"))
+SNAPSHOT = os.path.join(HERE, "../../data/memory_snapshots/train_protocol_5.pickle")
 SKIPPED = 77
 EVENTS = 100_000
+PHONE = {"width": 390, "height": 844, "mobile": True}
+VIEWS = ({}, {"dark": True}, PHONE)
+# What lies where it should not. A phone zooms a wide page out, so innerWidth grows with it: the width is that of the screen.
+MISPLACED = """((width) => {
+    const found = document.documentElement.scrollWidth > width ? ["the page is " + document.documentElement.scrollWidth + " px wide"] : [];
+    for (const plot of document.querySelectorAll("svg.plot")) {
+        const whole = plot.getBoundingClientRect();
+        const labels = [...plot.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+        labels.forEach(([text, a], i) => {
+            if (a.left < whole.left - 1 || a.right > whole.right + 1 || a.top < whole.top - 1 || a.bottom > whole.bottom + 1)
+                found.push(text + " lies outside");
+            for (const [other, b] of labels.slice(i + 1))
+                if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+                    found.push(text + " lies on " + other);
+        });
+    }
+    return found; })(%d)"""
+# The numbers along the two axes of a roofline plot.
+TICKS = """((plot) => ["middle", "end"].map((anchor) => [...plot.querySelectorAll(`text.tick[text-anchor=${anchor}]`)]
+    .map((t) => t.textContent).filter((text) => !/[a-z]/i.test(text))))(document.querySelector("%s svg.plot"))"""
+
+# Presses what can be pressed, but for what leaves the page; gives the count, and the texts of those that changed nothing.
+PRESS = """(() => {
+    const state = () => [document.body.innerHTML.length, window.epilogueTimeline?.view.from, window.epilogueTimeline?.view.to,
+        ...[...document.querySelectorAll("th")].map((head) => head.ariaSort)].join();
+    const buttons = [...document.querySelectorAll("main button")].filter((button) => !button.hidden);
+    const dead = buttons.filter((button) => { const before = state(); button.click(); return state() === before; });
+    document.querySelectorAll("tbody").forEach((rows) => rows.querySelector("tr.clickable")?.click());
+    document.querySelectorAll("details").forEach((details) => { details.open = !details.open; });
+    document.querySelectorAll("[tabindex]").forEach((node) => { node.focus(); node.blur(); });
+    for (const input of document.querySelectorAll("input[type=search]"))
+        for (const text of ["mm", ""]) { input.value = text; input.dispatchEvent(new Event("input")); }
+    return [buttons.length, dead.map((button) => button.textContent)]; })()"""
 
 
 def synthetic_trace(events):
@@ -75,6 +110,20 @@ def triton_trace():
     return {"traceEvents": events}
 
 
+def product_trace(kernel):
+    """Three products of one shape: their one point leaves the axes of the roofline plot less than a decade."""
+    events = []
+    for i in range(1, 4):
+        shared = {"ph": "X", "pid": 1, "tid": 1}
+        events += [{**shared, "cat": "cpu_op", "name": "aten::mm", "ts": 200 * i, "dur": 9,
+                    "args": {"External id": i, "Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}},
+                   {**shared, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 200 * i + 2, "dur": 3,
+                    "args": {"correlation": i, "External id": i}},
+                   {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": 200 * i + 6, "dur": 100 + i,
+                    "args": {"correlation": i, "External id": i, "device": 0, "stream": 7}}]
+    return {"traceEvents": events}
+
+
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -97,6 +146,18 @@ class PageTest(unittest.TestCase):
         page = self.browser.open(path, **view)
         self.addCleanup(lambda: self.assertEqual(page.complaints(), []))
         return page
+
+    def check_layout(self, path, views=VIEWS):
+        for view in views:
+            page = self.open(path, **view)
+            self.assertEqual(page.evaluate(MISPLACED % view.get("width", 1280)), [], view)
+        return page
+
+    def write(self, name, trace):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(trace, f)
+        return path
 
     def real(self, name):
         path = os.path.join(TRACES, name)
@@ -220,14 +281,114 @@ class PageTest(unittest.TestCase):
 
     def test_real_traces_in_both_themes_and_on_a_phone(self):
         qwen = self.report(self.real("tracelens/h100_qwen_0.5b.json.gz"))
-        for view in ({}, {"dark": True}, {"width": 390, "height": 844, "mobile": True}):
+        for view in VIEWS:
             page = self.open(qwen, **view)
             self.assertIn("memory-bound", page.evaluate("document.getElementById('verdict').textContent"))
             self.assertGreater(self.pixels(page), 5)
-            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), page.evaluate("innerWidth"))
+            self.assertEqual(page.evaluate(MISPLACED % view.get("width", 1280)), [], view)
         for section in ("findings", "steps", "idle", "kernels", "gemms", "fusions", "memory", "averages"):
             self.assertTrue(page.evaluate(f"document.getElementById('{section}') !== null"), section)
         self.assertGreater(page.evaluate("document.querySelectorAll('#gemms circle').length"), 3)
+
+    def test_more_real_traces_are_laid_out_well(self):
+        for name in ("tracelens/mi300_vllm_graph_decode.json.gz", "tracelens/b200_vllm_gpt_oss.json.gz", "tracelens/h100_vit.json.gz",
+                     "hta/a100_triton_example.json.gz", "tracelens/mi210_gpu_only.json.gz", "kineto/h100_format_2026.json"):
+            with self.subTest(name):
+                self.check_layout(self.report(self.real(name), "--modules"), ({}, PHONE))
+
+    def test_a_long_name_does_not_widen_the_page(self):
+        trace = product_trace("gemm_" + "bf16bf16_bf16f32_" * 12)
+        page = self.check_layout(self.report(self.write("long.json", trace), "--title", "title_" * 30))
+        self.assertIn("bf16bf16_bf16f32_", page.evaluate("document.querySelector('#verdict-more').innerText"))
+
+    def test_axes_of_near_points_have_numbers(self):
+        page = self.check_layout(self.report(self.write("near.json", product_trace("ampere_sgemm_128x64_tn"))))
+        for numbers in page.evaluate(TICKS % "#gemms"):
+            self.assertGreaterEqual(len(numbers), 1)
+            self.assertEqual(len(numbers), len(set(numbers)))
+
+    def test_tiny_numbers_of_an_axis_are_powers(self):
+        page = self.open(self.big)
+        ticks = page.evaluate("logTicks(2e-6, 3e4).map(tickNumber)")
+        self.assertEqual(ticks, ["10\u207b\u2075", "10\u207b\u2074", "10\u207b\u00b3", "0.01", "0.1", "1", "10", "100", "1000", "10000"])
+        self.assertEqual(page.evaluate("logTicks(2.5e-6, 7e-6).map(tickNumber)"), ["5\u00b710\u207b\u2076"])
+        self.assertEqual(page.evaluate("logTicks(0.03, 0.3).map(tickNumber)"), ["0.05", "0.1", "0.2"])
+
+    def test_types_of_one_peak_share_its_line(self):
+        page = self.open(self.big)
+        labels = page.evaluate("""samePeaks([["f32", 67], ["bf16", 989], ["", 67], ["bf16", 67], ["i32", 67.001],
+            ["f32", 67]]).map(peakLabel)""")
+        self.assertEqual([label.replace("\u00a0", " ") for label in labels], ["bf16 peak 989 TFLOP/s", "f32, bf16, i32 peak 67.0 TFLOP/s"])
+
+    def test_a_page_without_a_device_has_no_figures_of_one(self):
+        trace = os.path.join(HERE, "../../data/torch/mlp_geglu_rich_eager.json.gz")
+        page = self.check_layout(self.report(trace))
+        figures = "[...document.querySelectorAll('.figures dt')].map((dt) => dt.textContent)"
+        self.assertEqual(page.evaluate(figures), ["Span", "Steps", "Ops", "Events"])
+        self.assertIn("Device busy", self.open(self.big).evaluate(figures))
+
+    def test_buttons_of_the_timeline_zoom(self):
+        page = self.open(self.big)
+        span = "epilogueTimeline.view.to - epilogueTimeline.view.from"
+        button = "[...document.querySelectorAll('#timeline .table-bar button')].find((b) => b.textContent.trim() === '%s').click()"
+        whole = page.evaluate(span)
+        page.evaluate(button % "+")
+        near = page.evaluate(span)
+        self.assertLess(near, whole)
+        page.evaluate(button % "\u2212")
+        self.assertAlmostEqual(page.evaluate(span) / whole, 1, places=6)
+        page.evaluate(button % "+")
+        page.evaluate(button % "Fit")
+        self.assertAlmostEqual(page.evaluate(span) / whole, 1, places=6)
+
+    def test_every_button_does_something(self):
+        folder = os.path.join(self.folder.name, "pressed")
+        os.mkdir(folder)
+        for rank in range(4):
+            with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as f:
+                json.dump(rank_trace(rank, 4), f)
+        snapshot = os.path.join(self.folder.name, "pressed.html")
+        subprocess.run([BINARY, "memory", SNAPSHOT, "--page", snapshot], check=True, stdout=subprocess.DEVNULL)
+        for path in (self.report(os.path.join(HERE, "../../data/torch/train_stack_eager.json.gz")), self.report(folder), snapshot, self.big):
+            pressed, dead = self.open(path).evaluate(PRESS)
+            self.assertGreater(pressed, 10)
+            self.assertLessEqual(set(dead), {"Fit"})  # all is shown already
+
+    def test_a_memory_snapshot_has_a_curve_and_a_map(self):
+        path = os.path.join(self.folder.name, "snapshot.html")
+        subprocess.run([BINARY, "memory", SNAPSHOT, "--page", path], check=True, stdout=subprocess.DEVNULL)
+        page = self.check_layout(path)
+        self.assertGreater(page.evaluate("document.querySelectorAll('svg.plot path').length"), 4)
+        self.assertGreater(self.pixels(page), 5)
+        page = self.open(path)
+        drawn = page.evaluate("""unpacked("data-report").then((bytes) => {
+            const drawing = JSON.parse(new TextDecoder().decode(bytes)).snapshot[0];
+            const texts = [];
+            const draws = CanvasRenderingContext2D.prototype;
+            const fillText = draws.fillText;
+            draws.fillText = function (text, ...where) { texts.push(text); fillText.call(this, text, ...where); };
+            snapshotMap(drawing);
+            draws.fillText = fillText;
+            return [texts, drawing.places]; })""")
+        texts = [text.replace("\u00a0", " ") for text in drawn[0]]
+        self.assertEqual([t for t in texts if t.startswith("event")][::4], ["event 0", f"event {drawn[1] - 1}"])
+        self.assertEqual(sum(t.endswith("MiB") for t in texts), 4)
+        # A pointer at the middle of the largest rectangle says which allocation it is.
+        hover = page.evaluate("""unpacked("data-report").then((bytes) => {
+            const drawing = JSON.parse(new TextDecoder().decode(bytes)).snapshot[0];
+            const [begin, end, at, size] = drawing.lives.reduce((a, b) => ((a[1] - a[0]) * a[3] >= (b[1] - b[0]) * b[3] ? a : b));
+            const canvas = document.querySelector("canvas");
+            const box = canvas.getBoundingClientRect();
+            const { left, right, top, bottom } = SNAPSHOT_PLOT;
+            canvas.dispatchEvent(new MouseEvent("mousemove", {
+                clientX: box.left + left + ((begin + end) / 2 / drawing.places) * (box.width - left - right),
+                clientY: box.top + box.height - bottom - ((at + size / 2) / drawing.map_bytes) * (box.height - top - bottom) }));
+            return [canvas.nextElementSibling.textContent, format.bytes(size), begin, end]; })""")
+        self.assertTrue(hover[0].startswith(hover[1]), hover)
+        self.assertTrue(hover[0].endswith(f"events {hover[2]} to {hover[3]}"), hover)
+        # A narrower window does not cut the map off.
+        page.call("Emulation.setDeviceMetricsOverride", width=700, height=900, deviceScaleFactor=1, mobile=False)
+        self.assertLessEqual(page.box("canvas")[2], 700 - 28)
 
     def test_products_of_a_cpu_have_the_share_of_the_named_peak(self):
         trace = os.path.join(HERE, "../../data/torch/mlp_geglu_rich_eager.json.gz")
@@ -276,6 +437,10 @@ class PageTest(unittest.TestCase):
     def test_comparison_ends_where_it_should(self):
         page = self.open(self.report(self.real("sam/a100_optimised.json.gz"), "--against",
                                      self.real("sam/a100_eager.json.gz")))
+        self.assertEqual(page.evaluate(MISPLACED % 1280), [])
+        # Convolutions on matrix units and other ops of bf16 have a roof each, and no point lies above its roof.
+        roofs = page.evaluate("[...document.querySelectorAll('#rooflines text')].map((t) => t.textContent).filter((t) => t.includes(' peak '))")
+        self.assertEqual([roof.replace("\u00a0", " ").split(" peak ")[1] for roof in roofs], ["312 TFLOP/s", "19.5 TFLOP/s"])
         bars = page.evaluate("""[...document.querySelectorAll(".fall-bar")].map((b) => {
             const box = b.getBoundingClientRect(); return [box.left, box.right]; })""")
         self.assertGreater(len(bars), 5)
@@ -291,9 +456,10 @@ class PageTest(unittest.TestCase):
         with open(os.path.join(folder, "notes.json"), "w", encoding="utf-8") as f:
             f.write("{}")
         path = self.report(folder)
-        for view in ({}, {"width": 390, "height": 844, "mobile": True}):
-            page = self.open(path, **view)
-            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), page.evaluate("innerWidth"))
+        page = self.check_layout(path, ({}, PHONE))
+        # The division's colours are named.
+        self.assertEqual(page.evaluate("[...document.querySelectorAll('#device-time .legend li')].map((li) => li.textContent)"),
+                         ["Compute", "Memory", "Communication", "Idle"])
         self.assertEqual(page.evaluate("[...document.querySelectorAll('.contents a')].map((a) => a.hash)"),
                          ["#findings", "#ranks", "#device-time", "#collectives", "#stragglers", "#kernels"])
         self.assertEqual(page.evaluate("document.getElementById('verdict').textContent"),

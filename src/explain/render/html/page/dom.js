@@ -42,6 +42,16 @@ function plotWidth() {
   return Math.max(byId("main").clientWidth, 340);
 }
 
+// The times below a plot of [first, last] us, counted from `origin`; x(us) is a time's place. A text at the right edge ends there.
+function timeTicks(svg, first, last, origin, x, y, width) {
+  const step = niceStep(last - first, Math.max(2, width / 120));
+  for (let t = Math.ceil((first - origin) / step) * step; t + origin <= last; t += step) {
+    const at = x(t + origin);
+    const isAtEdge = at + 32 > width;
+    svg.append(svgEl("text", { class: "tick", x: isAtEdge ? width - 1 : at, y, "text-anchor": isAtEdge ? "end" : "middle" }, format.us(t)));
+  }
+}
+
 // A link to another page of the same report: `path` is relative, so that their folder can be moved.
 function pageLink(path, text) {
   const href = path.split("/").map((part) => (part === ".." ? part : encodeURIComponent(part))).join("/");

@@ -24,10 +24,7 @@ function stepPlot(curve, originUs, label, peak, text, base) {
     svg.append(svgEl("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
       svgEl("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, value === 0 ? "0" : text(value)));
   }
-  const timeStep = niceStep(last - first, Math.max(2, width / 120));
-  for (let t = Math.ceil((first - originUs) / timeStep) * timeStep; t + originUs <= last; t += timeStep) {
-    svg.append(svgEl("text", { class: "tick", x: x(t + originUs), y: height - bottom + 18, "text-anchor": "middle" }, format.us(t)));
-  }
+  timeTicks(svg, first, last, originUs, x, height - bottom + 18, width);
   // Steps, not slopes: it changes at events.
   let path = `M${x(first).toFixed(1)} ${y(curve[0][1]).toFixed(1)}`;
   for (const [us, bytes] of curve) path += `H${x(us).toFixed(1)}V${y(bytes).toFixed(1)}`;

@@ -26,11 +26,7 @@ function pathStrip(report, path, timeline) {
   const svg = svgEl("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `Critical path of ${format.us(path.span_us)}; the table below has the numbers` });
   used.forEach(([, label], i) => svg.append(svgEl("text", { class: "tick", x: left - 8, y: top + i * row + 13, "text-anchor": "end" }, label)));
-  const origin = report.timeline.origin_us;
-  const step = niceStep(span, Math.max(2, width / 120));
-  for (let t = Math.ceil((first - origin) / step) * step; t + origin <= first + span; t += step) {
-    svg.append(svgEl("text", { class: "tick", x: x(t + origin), y: height - 8, "text-anchor": "middle" }, format.us(t)));
-  }
+  timeTicks(svg, first, first + span, report.timeline.origin_us, x, height - 8, width);
   for (const [start, end, at] of pieces) {
     const group = path.groups[at];
     const place = used.findIndex(([kind]) => kind === group.kind);

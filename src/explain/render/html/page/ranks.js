@@ -72,15 +72,18 @@ function showDeviceTime(ranks) {
     ["memory", "Memory", "other kernels, copies and fills beside which no compute runs"],
     ["communication", "Communication", "collectives that nothing hides"],
     ["idle", "Idle", "no device work"]];
-  addSection("device-time", ["Time of the device", "Device"], tableNode("Division of each rank's span", [
+  const colorOf = (key) => (key === "idle" ? "other" : key);
+  const table = tableNode("Division of each rank's span", [
     rankColumn("Rank", "rank"),
     ...parts.map(([key, label, meaning]) => usColumn(label, (r) => r.device_time[key + "_us"], meaning)),
     { label: "Division", value: (r) => r.device_time.compute_us / Math.max(r.span_us, 1e-3),
       node: (r) => stackedBar(parts.map(([key, label, meaning]) => {
         const us = r.device_time[key + "_us"];
-        return { label, meaning, color: key === "idle" ? "other" : key, value: us, text: format.us(us) };
+        return { label, meaning, color: colorOf(key), value: us, text: format.us(us) };
       }), { hasLegend: false }) },
-  ], known));
+  ], known);
+  addSection("device-time", ["Time of the device", "Device"], table,
+    table && colorLegend(parts.map(([key, label, meaning]) => ({ label, meaning, color: colorOf(key) }))));
 }
 
 // One row for each entry of a list that every row has: {..., rank, wait_us}.

@@ -2,25 +2,53 @@
 
 const PLOT = { width: 900, height: 400, left: 64, right: 24, top: 20, bottom: 48 };
 
-function decades(low, high) {
-  const list = [];
-  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); ++p) list.push(10 ** p);
-  return list.filter((value) => value >= low * 0.999 && value <= high * 1.001);
+// The ticks of a logarithmic axis: decades, with 2 and 5 times each where fewer than two decades lie on the axis.
+function logTicks(low, high) {
+  const decades = [];
+  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); ++p) decades.push(p);
+  const within = (factors) => decades.flatMap((p) => factors.map((factor) => ({ factor, p, value: factor * 10 ** p })))
+    .filter(({ value }) => value >= low * 0.999 && value <= high * 1.001);
+  const whole = within([1]);
+  return whole.length > 1 ? whole : within([1, 2, 5]);
+}
+
+// 0.01, 20, 5000, and 10\u207b\u2076 where digits would run into the name of the axis.
+function tickNumber({ factor, p, value }) {
+  if (p >= -2 && p <= 4) return p < 0 ? value.toFixed(-p) : String(Math.round(value));
+  const power = [...String(p)].map((c) => (c === "-" ? "\u207b" : "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[Number(c)])).join("");
+  return (factor === 1 ? "" : factor + "\u00b7") + "10" + power;
 }
 
 // Peaks by type of arithmetic, and the memory bandwidth: what a product on the memory side can attain
 // is its intensity times that.
 function roofs(gemms) {
-  const peaks = new Map();
+  const peaks = [];
   let bandwidth = null;
   for (const g of gemms) {
-    if (isKnown(g.peak_tflops)) peaks.set(g.math_type || g.a_type || g.type, g.peak_tflops);
+    if (isKnown(g.peak_tflops)) peaks.push([g.math_type || g.a_type || g.type, g.peak_tflops]);
     if (isKnown(g.peak_gb_per_s)) bandwidth = g.peak_gb_per_s / 1000;
     if (g.roofline_side === "memory" && isKnown(g.attainable_tflops)) {
       bandwidth = g.attainable_tflops / g.intensity_flops_per_byte; // TFLOP/s per FLOP/byte = TB/s
     }
   }
-  return { peaks: [...peaks].sort((a, b) => b[1] - a[1]), bandwidth };
+  return { peaks: samePeaks(peaks), bandwidth };
+}
+
+// Types that share a rate share a line, the fastest first. A type may have two: of matrix units, and of the others.
+function samePeaks(peaks) {
+  const byRate = new Map();
+  for (const [type, peak] of peaks) {
+    const rate = format.tflops(peak);
+    if (!byRate.has(rate)) byRate.set(rate, { peak, types: new Set() });
+    if (type) byRate.get(rate).types.add(type);
+  }
+  return [...byRate.values()].sort((a, b) => b.peak - a.peak);
+}
+
+// "bf16, f32 peak 67.0 TFLOP/s"; of many types the first ones.
+function peakLabel({ types, peak }) {
+  const named = types.size > 3 ? [...[...types].slice(0, 3), "..."] : [...types];
+  return [named.join(", "), "peak", format.tflops(peak)].filter(Boolean).join(" ");
 }
 
 function logScale(low, high, from, to) {
@@ -30,13 +58,15 @@ function logScale(low, high, from, to) {
 
 function rooflineAxes(svg, x, y, xRange, yRange) {
   const { left, right, top, bottom, width, height } = PLOT;
-  for (const value of decades(...xRange)) {
-    svg.append(svgEl("line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: height - bottom }),
-      svgEl("text", { class: "tick", x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, String(value)));
+  for (const tick of logTicks(...xRange)) {
+    const at = x(tick.value);
+    svg.append(svgEl("line", { class: "grid", x1: at, x2: at, y1: top, y2: height - bottom }),
+      svgEl("text", { class: "tick", x: at, y: height - bottom + 16, "text-anchor": "middle" }, tickNumber(tick)));
   }
-  for (const value of decades(...yRange)) {
-    svg.append(svgEl("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      svgEl("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, String(value)));
+  for (const tick of logTicks(...yRange)) {
+    const at = y(tick.value);
+    svg.append(svgEl("line", { class: "grid", x1: left, x2: width - right, y1: at, y2: at }),
+      svgEl("text", { class: "tick", x: left - 8, y: at + 4, "text-anchor": "end" }, tickNumber(tick)));
   }
   svg.append(svgEl("text", { class: "axis", x: (left + width - right) / 2, y: height - 10, "text-anchor": "middle" },
     "arithmetic intensity, FLOP per byte"),
@@ -45,14 +75,15 @@ function rooflineAxes(svg, x, y, xRange, yRange) {
 }
 
 function rooflineRoofs(svg, x, y, { peaks, bandwidth }, xRange, yRange) {
-  for (const [type, peak] of peaks) {
+  for (const same of peaks) {
+    const { peak } = same;
     const ridge = bandwidth === null ? xRange[0] : Math.min(Math.max(peak / bandwidth, xRange[0]), xRange[1]);
     svg.append(svgEl("line", { class: "roof", x1: x(ridge), x2: x(xRange[1]), y1: y(peak), y2: y(peak) }),
       svgEl("text", { class: "tick", x: PLOT.width - PLOT.right, y: y(peak) - 5, "text-anchor": "end" },
-        `${type} peak ${format.tflops(peak)}`));
+        peakLabel(same)));
   }
   if (bandwidth === null || peaks.length === 0) return;
-  const last = peaks[0][1] / bandwidth;
+  const last = peaks[0].peak / bandwidth;
   const from = Math.max(xRange[0], yRange[0] / bandwidth);
   const to = Math.min(xRange[1], last);
   if (to <= from) return;
@@ -70,7 +101,7 @@ function rooflinePlot(gemms, what = "matrix products") {
   PLOT.width = plotWidth();
   const limits = roofs(gemms);
   const xs = points.map((g) => g.intensity_flops_per_byte);
-  const ys = points.map((g) => g.tflops).concat(limits.peaks.map(([, peak]) => peak));
+  const ys = points.map((g) => g.tflops).concat(limits.peaks.map(({ peak }) => peak));
   const reduced = (list, pick) => list.reduce((a, b) => pick(a, b));
   const xRange = [reduced(xs, Math.min) / 2, reduced(xs, Math.max) * 2.5];
   const yRange = [reduced(ys, Math.min) / 2, reduced(ys, Math.max) * 1.8];

@@ -37,6 +37,11 @@ function snapshotAxes(svg, width, high) {
   return y;
 }
 
+// How many parts the labels below a plot divide it into, so that none runs into the next.
+function timeSteps(width) {
+  return Math.max(1, Math.min(4, Math.floor((width - SNAPSHOT_PLOT.left - SNAPSHOT_PLOT.right) / 110)));
+}
+
 // Allocated memory by category, one on the other, and reserved memory above.
 function snapshotCurve(drawing) {
   const points = drawing.curve;
@@ -62,10 +67,11 @@ function snapshotCurve(drawing) {
   const line = (at, dash) => svgEl("path", { class: "curve", fill: "none", "stroke-dasharray": dash,
     d: points.map((p, i) => `${i === 0 ? "M" : "L"}${x(i).toFixed(1)} ${y(p[at]).toFixed(1)}`).join("") });
   svg.append(line(2, "4 3"));
-  for (let i = 0; i < 5; ++i) {
-    const at = Math.round((i / 4) * (points.length - 1));
+  const steps = timeSteps(width);
+  for (let i = 0; i <= steps; ++i) {
+    const at = Math.round((i / steps) * (points.length - 1));
     const label = drawing.has_times ? format.us(points[at][0]) : "event " + format.count(points[at][0]);
-    svg.append(svgEl("text", { class: "tick", x: x(at), y: height - bottom + 18, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle" }, label));
+    svg.append(svgEl("text", { class: "tick", x: x(at), y: height - bottom + 18, "text-anchor": i === 0 ? "start" : i === steps ? "end" : "middle" }, label));
   }
   return el("div", {}, el("h3", {}, "Allocated by category; reserved dashed"), snapshotLegend(drawing.categories), svg);
 }
@@ -81,7 +87,7 @@ function snapshotMap(drawing) {
   canvas.width = width * ratio;
   canvas.height = tall * ratio;
   canvas.style.width = width + "px";
-  canvas.style.height = tall + "px";
+  canvas.style.maxWidth = "100%";  // of a window that is made narrower later
   const draw = canvas.getContext("2d");
   draw.scale(ratio, ratio);
   const x = (place) => left + (place / drawing.places) * (width - left - right);
@@ -90,22 +96,29 @@ function snapshotMap(drawing) {
     draw.fillStyle = color;
     draw.fillRect(x(begin), y(at + bytes), Math.max(x(end) - x(begin), 0.5), Math.max(y(at) - y(at + bytes), 0.5));
   };
-  const style = getComputedStyle(document.body);
-  for (const segment of drawing.segments) fill(segment, "rgba(128,128,128,0.25)");
-  for (const life of drawing.lives) fill(life, SNAPSHOT_COLORS[drawing.categories[life[4]]]);
-  draw.fillStyle = style.color;
-  draw.font = "12px sans-serif";
-  draw.textAlign = "right";
-  for (let i = 0; i <= 4; ++i) draw.fillText(i === 0 ? "0" : format.bytes(drawing.map_bytes * i / 4), left - 8, y(drawing.map_bytes * i / 4) + 4);
-  draw.textAlign = "left";
-  draw.fillText("beginning of the history", left, tall - 12);
-  draw.textAlign = "right";
-  draw.fillText("end", width - right, tall - 12);
-  draw.strokeStyle = style.color;
-  draw.beginPath();
-  draw.moveTo(x(drawing.peak_at), top);
-  draw.lineTo(x(drawing.peak_at), tall - bottom);
-  draw.stroke();
+  const paint = () => {
+    draw.clearRect(0, 0, width, tall);
+    const style = getComputedStyle(document.body);
+    for (const segment of drawing.segments) fill(segment, "rgba(128,128,128,0.25)");
+    for (const life of drawing.lives) fill(life, SNAPSHOT_COLORS[drawing.categories[life[4]]]);
+    draw.fillStyle = style.color;
+    draw.font = "12px sans-serif";
+    draw.textAlign = "right";
+    for (let i = 0; i <= 4; ++i) draw.fillText(i === 0 ? "0" : format.bytes(drawing.map_bytes * i / 4), left - 8, y(drawing.map_bytes * i / 4) + 4);
+    const steps = timeSteps(width);
+    for (let i = 0; i <= steps; ++i) {
+      const event = Math.round((i / steps) * (drawing.places - 1));
+      draw.textAlign = i === 0 ? "left" : i === steps ? "right" : "center";
+      draw.fillText("event " + format.count(event), i === steps ? width - right : x(event), tall - 12);
+    }
+    draw.strokeStyle = style.color;
+    draw.beginPath();
+    draw.moveTo(x(drawing.peak_at), top);
+    draw.lineTo(x(drawing.peak_at), tall - bottom);
+    draw.stroke();
+  };
+  paint();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);  // the text's colour
   const status = el("p", { class: "muted" }, "Point at a rectangle: what it is.");
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();

@@ -35,11 +35,14 @@ function stackedBar(parts, { hasLegend = true } = {}) {
     withTip(segment, () => [el("b", {}, `${part.label} ${part.text}`), part.meaning]);
     bar.append(segment);
   }
-  if (!hasLegend) return bar;
-  const legend = shown.map((part) =>
-    el("li", { title: part.meaning }, el("span", { class: "swatch c-" + part.color }),
-      part.label, el("span", { class: "number" }, part.text)));
-  return el("div", {}, bar, el("ul", { class: "legend" }, legend));
+  return hasLegend ? el("div", {}, bar, colorLegend(shown)) : bar;
+}
+
+// What the colours of a bar mean. Parts are as in stackedBar(); `text` may be missing.
+function colorLegend(parts) {
+  return el("ul", { class: "legend" }, parts.map((part) =>
+    el("li", { title: part.meaning }, el("span", { class: "swatch c-" + part.color }), part.label,
+      part.text ? el("span", { class: "number" }, part.text) : null)));
 }
 
 function wallParts(boundPct) {
@@ -49,12 +52,13 @@ function wallParts(boundPct) {
 }
 
 function keyFigures(e) {
+  const hasDevice = isKnown(e.gpu_busy_us) || e.launches.launches > 0;
   const figures = [
     ["Span", format.us(e.span_us)],
-    ["Device busy", isKnown(e.gpu_busy_us) ? `${format.us(e.gpu_busy_us)} (${format.percent(e.gpu_busy_pct)})` : DASH],
+    ...(hasDevice ? [["Device busy", isKnown(e.gpu_busy_us) ? `${format.us(e.gpu_busy_us)} (${format.percent(e.gpu_busy_pct)})` : DASH]] : []),
     ["Steps", e.steps.length > 0 ? format.count(e.steps.length) : "none marked"],
-    ["Kernels", `${format.count(e.kernels)}, ${format.count(e.distinct_kernels)} distinct`],
-    ["Launches", format.count(e.launches.launches)],
+    ...(hasDevice ? [["Kernels", `${format.count(e.kernels)}, ${format.count(e.distinct_kernels)} distinct`],
+      ["Launches", format.count(e.launches.launches)]] : []),
     ["Ops", format.count(e.ops)],
     ["Events", format.count(e.events) + (e.skipped_events > 0 ? `, ${format.count(e.skipped_events)} skipped` : "")],
   ];
