@@ -11,7 +11,9 @@ import sys
 
 SYMBOL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 # A tile of six rows of every type of weights, of one and of two products.
-TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel|I8Panel)ELl6ELi([12])E")
+TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel)ELl6ELi([12])E")
+# 8-bit weights in pairs: of rows of 16 bits, whose sums hold 512 of k.
+PAIRS = re.compile(r"N_AVX([23])\w*?4tileIL(l512E)Ll6ELi([12])E")
 
 
 def main():
@@ -24,7 +26,7 @@ def main():
     tiles, fetching, symbol = set(), set(), None
     for line in text.splitlines():
         if match := SYMBOL.match(line):
-            found = TILE.search(match.group(1))
+            found = TILE.search(match.group(1)) or PAIRS.search(match.group(1))
             symbol = found.groups() if found else None
             if symbol:
                 tiles.add(symbol)
@@ -36,7 +38,7 @@ def main():
     for level, panel, products in sorted(tiles - fetching):
         print(f"AVX{level} {panel}, {products} product(s): six rows fetch nothing of the next panel")
     wanted = {(level, panel, products) for level in "23"
-              for panel in ("F32Panel", "Bf16Panel", "I8Panel") for products in "12"}
+              for panel in ("F32Panel", "Bf16Panel", "l512E") for products in "12"}
     for level, panel, products in sorted(wanted - tiles):
         print(f"AVX{level} {panel}, {products} product(s): no tile of six rows")
     return 1 if wanted - fetching else 0
