@@ -171,7 +171,7 @@ def test_mlps_in_place_run_as_they_are_asked_to():
             before = why(model).fused_calls
             assert mlps.own_ms() > 0
             assert why(model).fused_calls == before
-            assert torch.equal(outs[-1], plain(ids).logits)
+            torch.testing.assert_close(outs[-1], plain(ids).logits, rtol=1e-5, atol=1e-6)  # norms are fused still
             assert mlps.fused_ms() > 0
             assert why(model).fused_calls == before + models.LAYERS
             assert torch.equal(outs[-1], model(ids).logits)

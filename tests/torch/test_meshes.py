@@ -9,6 +9,7 @@ import pytest
 import ranks
 import torch
 import torch.distributed as dist
+import transformers
 from torch import nn
 from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import init_device_mesh
@@ -179,15 +180,21 @@ class _Mlp(nn.Module):
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
+def _spread(module, mesh, columns, rows):
+    """Linear layers' weights become DTensors on all of the mesh: the same along "data", split along "tensor"."""
+    for names, dim in ((columns, 0), (rows, 1)):
+        for name in names:
+            linear = getattr(module, name)
+            linear.weight = nn.Parameter(distribute_tensor(linear.weight.data, mesh, [Replicate(), Shard(dim)]))
+            linear.bias = nn.Parameter(distribute_tensor(linear.bias.data, mesh, [Replicate(), Replicate() if dim else Shard(0)]))
+    return module
+
+
 def _whole(rank):
-    """Weights that are DTensors on both dimensions: the same along "data", split along "tensor"."""
+    """Weights that are DTensors on both dimensions."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
     plain = _Mlp()
-    split = copy.deepcopy(plain)
-    for name, dim in (("gate", 0), ("up", 0), ("down", 1)):
-        linear = getattr(split, name)
-        linear.weight = nn.Parameter(distribute_tensor(linear.weight.data, mesh, [Replicate(), Shard(dim)]))
-        linear.bias = nn.Parameter(distribute_tensor(linear.bias.data, mesh, [Replicate(), Replicate() if dim else Shard(0)]))
+    split = _spread(copy.deepcopy(plain), mesh, ("gate", "up"), ("down",))
     epilogue.torch.fuse(split)
     for placement in (Replicate(), Shard(0)):
         x = torch.randn(4, 5, 64)
@@ -215,3 +222,118 @@ def _whole(rank):
 
 def test_weights_on_both_dimensions():
     ranks.run(_whole, world=4)
+
+
+class _Pair(nn.Module):
+    """Linear layers alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 96), nn.Linear(96, 64)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+def _gradients(rank, kind):
+    """Gradients of weights on both dimensions, with rows that all have, and rows that are split along "data"."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    plain = kind()
+    columns, rows = (("gate", "up"), ("down",)) if kind is _Mlp else (("first",), ("second",))
+    split = _spread(copy.deepcopy(plain), mesh, columns, rows)
+    epilogue.torch.fuse(split, training="always", linears="always")
+    placements = (Replicate(), Shard(0), Shard(1))
+    for placement in placements:
+        x = torch.randn(4, 6, 64, requires_grad=True)
+        given = distribute_tensor(x.detach(), mesh, [placement, Replicate()]).requires_grad_()
+        weights = torch.randn(4, 6, 64)
+        y = split(given)
+        assert y.placements[0] == placement
+        y.redistribute(placements=[placement, Replicate()]).mul(distribute_tensor(weights, mesh, [placement, Replicate()])).sum().backward()
+        plain(x).mul(weights).sum().backward()
+        torch.testing.assert_close(given.grad.full_tensor(), x.grad, rtol=1e-4, atol=1e-5)
+        for (name, p), q in zip(split.named_parameters(), plain.parameters()):
+            torch.testing.assert_close(p.grad.full_tensor(), q.grad, rtol=1e-4, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+            assert p.grad.placements == p.placements or all(g == w or g.is_partial() for g, w in zip(p.grad.placements, p.placements))
+            p.grad, q.grad = None, None
+    report = epilogue.torch.why(split)
+    calls = report.fused_calls if kind is _Mlp else report.linear_calls
+    assert calls == len(placements) * (1 if kind is _Mlp else 2), str(report)
+
+
+@pytest.mark.parametrize("kind", [_Mlp, _Pair])
+def test_gradients_of_weights_on_both_dimensions(kind):
+    ranks.run(_gradients, kind, world=4)
+
+
+EXPERTS = {  # of transformers' own plans; experts that are split over ranks run within FSDP2's hooks
+    "columns": {"tp_size": 2, "tp_plan": "auto", "fsdp_size": 2},
+    "ranks": {"tp_size": 2, "tp_plan": "auto", "fsdp_size": 2, "ep_size": 2},
+    "all ranks": {"tp_size": 2, "tp_plan": "auto", "fsdp_size": 2, "ep_size": 4},
+    "ranks alone": {"tp_size": 1, "fsdp_size": 4, "ep_size": 2},
+}
+ROWS = 40  # fewer f32 rows are packed in vain within FSDP2
+
+
+def _mixtral(folder):
+    sizes = {"hidden_size": 256, "intermediate_size": 512}
+    model = models.varied(transformers.MixtralForCausalLM(transformers.MixtralConfig(**{**models.SIZES, **sizes}, num_local_experts=4)))
+    model.save_pretrained(folder)
+
+
+def _loaded(folder, way, dtype):
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    config = transformers.distributed.DistributedConfig(**EXPERTS[way])
+    own, fused = (load(folder, dtype=dtype, distributed_config=config) for _ in range(2))
+    reference = load(folder, dtype=dtype)
+    reference.set_experts_implementation("eager")
+    return own, fused, reference
+
+
+def _experts(rank, folder, way, dtype):
+    own, fused, reference = _loaded(folder, way, dtype)
+    reference = reference.double()
+    epilogue.torch.fuse(fused, linears="always")
+    errors = [0.0, 0.0]
+    with torch.no_grad():
+        for _ in range(4):
+            ids = models.ids(ROWS)
+            want = reference(ids).logits
+            for i, model in enumerate((own, fused)):
+                # A token between two experts may go to the other one: not the error of all rows, but the middle one of each row.
+                errors[i] += float(((model(ids).logits - want).norm(dim=-1) / want.norm(dim=-1)).median())
+    report = epilogue.torch.why(fused)
+    layers = len(reference.model.layers)
+    few = sum(row.own_calls for row in report.rows)  # calls of too few rows to pack for
+    assert report.fused_calls + few == 4 * layers and len(report.fused) == layers, str(report)
+    assert few == 0 or way == "all ranks", str(report)
+    assert report.linear_calls == 4 * 4 * layers, str(report)  # FSDP2 wraps the head by itself
+    return errors
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", EXPERTS)
+def test_experts_are_as_exact_as_their_plan(tmp_path, way, dtype):
+    _mixtral(tmp_path)
+    for own, fused in ranks.run(_experts, str(tmp_path), way, dtype, world=4):
+        assert 0 < fused <= 1.05 * own, (own, fused)
+
+
+def _gradients_of_experts(rank, folder, way):
+    """Gradients of all parameters, beside one process."""
+    _, fused, reference = _loaded(folder, way, torch.float32)
+    epilogue.torch.fuse(fused, training="always", linears="always")
+    ids = models.ids(ROWS)  # the same on all ranks, so that means over ranks are those of one
+    for model in (fused, reference):
+        model(ids, labels=ids).loss.backward()
+    for (name, p), q in zip(fused.named_parameters(), reference.parameters()):
+        grad = p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad
+        assert _error(grad, q.grad.double()) < 1e-4, name
+    report = epilogue.torch.why(fused)
+    assert report.fused_calls == len(reference.model.layers), str(report)
+
+
+@pytest.mark.parametrize("way", EXPERTS)
+def test_gradients_of_experts(tmp_path, way):
+    _mixtral(tmp_path)
+    ranks.run(_gradients_of_experts, str(tmp_path), way, world=4)

@@ -107,18 +107,19 @@ class _Mlp(nn.Module):
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
-def _split(module: nn.Module, plan: "dict[str, bool]") -> nn.Module:
-    """A copy by columns (True) and rows."""
+def _split(module: nn.Module, plan: "dict[str, str]") -> nn.Module:
+    """A copy by "columns", "rows", and columns that all ranks get ("gathered")."""
     from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    styles = {name: ColwiseParallel() if columns else RowwiseParallel() for name, columns in plan.items()}
-    return parallelize_module(copy.deepcopy(module), mesh, styles)
+    made = {"columns": ColwiseParallel, "rows": RowwiseParallel, "gathered": lambda: ColwiseParallel(output_layouts=Replicate())}
+    return parallelize_module(copy.deepcopy(module), mesh, {name: made[style]() for name, style in plan.items()})
 
 
 def _compared(
-    name: str, dense: nn.Module, plan: "dict[str, bool]", call: "typing.Callable[[nn.Module], torch.Tensor]", options: argparse.Namespace
+    name: str, dense: nn.Module, plan: "dict[str, str]", call: "typing.Callable[[nn.Module], torch.Tensor]", options: argparse.Namespace
 ) -> "dict[str, typing.Any]":
     own, fused = _split(dense, plan), fuse(_split(dense, plan))
     one = fuse(copy.deepcopy(dense)) if dist.get_rank() == 0 else dense
@@ -153,24 +154,24 @@ def _blocks(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
         dense = _Mlp(hidden, wide).to(dtype).eval()
         for count in options.rows:
             x = torch.randn(1, count, hidden).to(dtype)
-            plan = {"gate": True, "up": True, "down": False}
+            plan = {"gate": "columns", "up": "columns", "down": "rows"}
             rows.append(_compared(f"MLP {hidden}x{wide} {str(dtype)[6:]} M={count}", dense, plan, lambda m, x=x: m(x), options))
     return rows
 
 
-def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Namespace) -> "tuple[typing.Any, nn.Module, dict[str, bool]]":
-    """Its config, a model of one process, and the plan: by columns (True) or rows."""
+def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Namespace) -> "tuple[typing.Any, nn.Module, dict[str, str]]":
+    """Its config, a model of one process, and transformers' own plan for it, the head included."""
     hidden = 64 if options.tiny else options.hidden
     config = transformers.LlamaConfig(
         vocab_size=2048, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=options.layers,
         num_attention_heads=max(16, hidden // 64), num_key_value_heads=8, pad_token_id=0, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(0)
-    plan: "dict[str, bool]" = {}
+    plan = {"lm_head": "gathered"}
     for i in range(options.layers):
         at = f"model.layers.{i}."
-        plan.update({f"{at}self_attn.{n}_proj": n != "o" for n in "qkvo"})
-        plan.update({f"{at}mlp.{n}_proj": n != "down" for n in ("gate", "up", "down")})
+        plan.update({f"{at}self_attn.{n}_proj": "rows" if n == "o" else "columns" for n in "qkvo"})
+        plan.update({f"{at}mlp.{n}_proj": "rows" if n == "down" else "columns" for n in ("gate", "up", "down")})
     return config, transformers.LlamaForCausalLM(config).to(dtype).eval(), plan
 
 

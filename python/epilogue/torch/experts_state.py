@@ -2,6 +2,7 @@
 """What fused experts of a mixture know beside their weights, and the checks that each call makes."""
 
 import functools
+import math
 import typing
 
 import torch
@@ -100,6 +101,10 @@ class ExpertsState:
         split = self.split_of(module)
         names = self.plan.inputs[len(args) :]
         if not isinstance(split, sharded.ExpertsSplit) or tuple(kwargs) != tuple(names):
+            return None
+        if not split.holds(module):
+            self.reason = "its parameters are not gathered"
+            self.own_calls += 1
             return None
         return split.call(module, args, kwargs, lambda *a, **k: self.run(module, a, k), type(module)._epilogue_own)
 
@@ -278,12 +283,27 @@ def _experts_class(original: type) -> type:
     return class_of(original, _experts_class, call)
 
 
+def _within_hooks(module: nn.Module, original: type) -> nn.Module:
+    """A view of the module: FSDP2's hooks gather its parameters around a forward that runs fused."""
+
+    def forward(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        out = module.__dict__[STATE].run_split(module, args, kwargs)
+        return module.__dict__["forward"](*args, **kwargs) if out is None else out
+
+    view: nn.Module = object.__new__(original)
+    object.__setattr__(view, "__dict__", dict(module.__dict__, forward=forward))
+    return view
+
+
 @functools.lru_cache(maxsize=None)
 def _split_class(original: type) -> type:
     """Of experts that ranks share: __call__ stands around the plan's forward."""
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        out = None if is_compiling() or any(hooks_of(self)) else self.__dict__[STATE].run_split(self, args, kwargs)
+        hooks = any(hooks_of(self))
+        if hooks and not is_compiling() and gathered.has_own_hooks(self):
+            return original.__call__(_within_hooks(self, original), *args, **kwargs)
+        out = None if is_compiling() or hooks else self.__dict__[STATE].run_split(self, args, kwargs)
         return original.__call__(self, *args, **kwargs) if out is None else out
 
     return class_of(original, _split_class, call, "__call__")
@@ -295,8 +315,9 @@ def is_fused_experts(module: nn.Module) -> bool:
 
 def bytes_of(module: nn.Module) -> int:
     """What packed copies of its experts take, about."""
-    parts = (p if gathered.is_managed(module) else sharded.local_of(p) for p in module._parameters.values() if p is not None and p.dim() == 3)
-    return sum(p.numel() * p.element_size() for p in parts)
+    shapes = gathered.shapes_within(module)
+    parts = [(name, sharded.local_of(p)) for name, p in module._parameters.items() if p is not None and p.dim() == 3]
+    return sum(math.prod(shapes.get(name, p.shape)) * p.element_size() for name, p in parts)
 
 
 def experts_of(module: nn.Module) -> "ExpertsPlan | NoMatch | None":

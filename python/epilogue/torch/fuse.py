@@ -6,7 +6,7 @@ import typing
 
 from torch import nn
 
-from . import experts_state, inline, linear_state, sharded
+from . import experts_state, inline, linear_state, norm_state, sharded
 from .bits import bits_of, options_of
 from .fused_class import STATE, fused_class, unfused_class
 from .layer import Call, is_layer, match_inline, match_layer
@@ -29,6 +29,11 @@ def _of_mlps(model: nn.Module) -> "set[nn.Module]":
     """The linear layers of fused MLPs."""
     fused = [m for m in model.modules() if _is_fused(m)]
     return {m.get_submodule(path) for m in fused for path in m.__dict__[STATE].plan.linears}
+
+
+def _norms_of_mlps(model: nn.Module) -> "set[nn.Module]":
+    plans = [(m, m.__dict__[STATE].plan) for m in model.modules() if _is_fused(m)]
+    return {m.get_submodule(path) for m, plan in plans for path in (plan.pre_norm, plan.post_norm) if path is not None}
 
 
 def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
@@ -93,7 +98,7 @@ def fuse(
         has no instructions for the dtype; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
-    linears: linear layers beside MLPs too, where that gains in inference; False: MLPs alone; "always":
+    linears: linear layers and RMS norms beside MLPs too, where that gains in inference; False: MLPs alone; "always":
         whether they gain or not.
     memory: the most bytes that packed weights may take. MLPs come first and are all packed; experts of a
         mixture, then linear layers, stay PyTorch's if they do not fit.
@@ -119,6 +124,8 @@ def fuse(
         raise ValueError("release=True is for tune='model': what packed weights replace is not timed beside them")
     options = Options(bits=bits, training=training, tune=tune, linears=linears, release=folder is not None)
     _restore(model)
+    for module in model.modules():
+        norm_state.unfuse_norm(module)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
@@ -143,6 +150,8 @@ def fuse(
     left = None if memory is None else memory - linear_state.bytes_of(of_mlps)
     left = experts_state.fuse_experts(model, options, memory, left, _is_fused)
     linear_state.fuse_linears(model, of_mlps, options, memory, left)
+    if linears:
+        norm_state.fuse_norms(model, _norms_of_mlps(model))
     if folder is not None:
         _release(model, folder)
     try:
@@ -166,6 +175,8 @@ def _running(model: nn.Module, options: Options) -> "list[tuple[str, str]]":
         elif linear_state.is_fused_linear(module):
             split = sharded.split_of(module) if sharded.is_marked(module) else None
             found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused linear layer"))
+        elif norm_state.is_fused_norm(module):
+            found.append((name, "a fused norm"))
     return found
 
 
@@ -211,6 +222,7 @@ def unfuse(model: nn.Module) -> nn.Module:
             module.__dict__.pop(STATE, None)
         experts_state.unfuse_experts(module)
         linear_state.unfuse_linear(module)
+        norm_state.unfuse_norm(module)
     return model
 
 
@@ -305,4 +317,5 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
             rows.append(Row(name, type(module).__name__, False, what))
     stores = {id(state.store): state.store.bytes for state, _, _ in _packing(model) if state.store is not None}
     linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
-    return Report(tuple(rows), linears, () if profile is None else shares_of(profile), sum(stores.values()))
+    shares = () if profile is None else shares_of(profile)
+    return Report(tuple(rows), linears, shares, sum(stores.values()), tuple(norm_state.rows_of(model)))

@@ -83,6 +83,27 @@ def mesh_within(module: nn.Module) -> typing.Any:
     return None
 
 
+def shapes_within(module: nn.Module) -> "dict[str, tuple[int, ...]]":
+    """By name, what this rank has of each parameter of this very module while it is gathered."""
+    found = {}
+    for parameter, _ in _owned(module):
+        info = parameter._module_info
+        names = [info.param_name] * (info.module is module)
+        names += [name for shared, name in zip(info.shared_modules, info.shared_param_names) if shared is module]
+        found.update(dict.fromkeys(names, tuple(parameter._orig_size)))
+    return found
+
+
+def has_own_hooks(module: nn.Module) -> bool:
+    """Whether FSDP2's hooks are on this very module, and no others."""
+    known = _loaded.get("torch.distributed._composable_state")
+    state = None if known is None else known._get_module_state(module)
+    handles = [getattr(state, f"_{when}_forward_hook_handle", None) for when in ("pre", "post")]
+    if None in handles or module._backward_hooks or module._backward_pre_hooks:
+        return False
+    return [*module._forward_pre_hooks, *module._forward_hooks] == [handle.id for handle in handles]
+
+
 def gathered_of(modules: "typing.Iterable[nn.Module]") -> "Gathered | None":
     """None where none of their parameters is made for a pass."""
     modules = list(modules)

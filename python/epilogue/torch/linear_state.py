@@ -65,7 +65,9 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
     """Why a linear layer stays PyTorch's, whatever it is given."""
     split = sharded.split_of(linear) if sharded.is_marked(linear) else None
     knows = isinstance(split, sharded.Split) or gathered.is_managed(linear)
-    if "forward" in linear.__dict__ and not isinstance(split, sharded.Split):
+    # Within FSDP2 the weight is what the plan says only while it is gathered.
+    is_planned = "forward" in linear.__dict__ and gathered.is_managed(linear) and sharded.is_planned(linear)
+    if "forward" in linear.__dict__ and not isinstance(split, sharded.Split) and not is_planned:
         return "forward is set on the instance (hooks of another library)"
     weight = linear._parameters.get("weight")
     is_rounded = rounded_of(weight) is not None
@@ -189,8 +191,9 @@ class _Set:
             faster = choose.measure(key, lambda: [f(m, x) for f, m in zip(own, self.modules)], lambda: self.run(x, always))
         return None if faster else f"PyTorch is faster at {rows} rows (measured)"
 
-    def train(self, x: torch.Tensor, options: "Options") -> "torch.Tensor | None":
-        """The result of the one layer, with gradients by the engine; None where PyTorch's own product is as fast."""
+    def train(self, x: torch.Tensor, options: "Options", axes: "tuple[int, ...]" = ()) -> "torch.Tensor | None":
+        """The result of the one layer, with gradients by the engine; None where PyTorch's own product is as fast. axes: of a mesh, over
+        which gradients of the weight are summed."""
         autocast = _is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         transposed = is_conv1d(self.modules[0])
@@ -204,7 +207,7 @@ class _Set:
         if reason is not None or isinstance(taken, str):
             self.reason = str(reason)
             return None
-        (weight,), (bias,) = taken.live()
+        (weight,), (bias,) = taken.live(axes)
         if options.training != "always" and measures:
             rows = x.numel() // max(x.shape[-1], 1)
             key = choose.key("linear", "x".join(str(n) for n in weight.shape), rows, dtype, "") + " | training"
@@ -336,7 +339,7 @@ class LinearState:
             reason = rows if isinstance(rows, str) else unfit(rows)
         if reason is None:
             bias = gathered.own_of(module).get("bias") if split.partial else None
-            product = functools.partial(self._run, module, split)
+            product = functools.partial(self._run, module, split, axes=split.axes_of_rows(x))
             out = split.run(x, rows, gradients, module.weight.shape[0], bias, None, product)
             if out is not None:
                 self.fused_calls += 1
@@ -356,14 +359,15 @@ class LinearState:
         return self._split
 
     def _run(
-        self, module: nn.Module, split: "sharded.Split | None", x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None
-    ) -> "torch.Tensor | None":
+        self, module: nn.Module, split: "sharded.Split | None", x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None,
+        axes: "tuple[int, ...]" = (),
+    ) -> "torch.Tensor | None":  # fmt: skip
         if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
             self.refresh()
             self.alone = _Set([module])
             self.alone.split = split
         if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
-            return self.alone.train(x, self.options)
+            return self.alone.train(x, self.options, axes)
         if summed is None and not x.is_inference():  # such a tensor has no version
             if self.together is not None:
                 out = self.together.give(self, x, self.options)

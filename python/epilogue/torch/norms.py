@@ -42,17 +42,23 @@ def _probes(eps: float) -> torch.Tensor:
     return torch.randn(len(sizes), _WIDTH, generator=random) * sizes[:, None]
 
 
+def _kind_of(module: nn.Module) -> type:
+    """Before fuse()."""
+    kind = type(module)
+    return getattr(kind, "_epilogue_original", kind)
+
+
 def _is_rms(module: nn.Module, form: str, eps: float) -> bool:
     """Whether module.forward is the form, in f32 within rounding and in bf16 almost bit by bit: a
     form that rounds elsewhere differs in a tenth of all elements."""
     weight = torch.randn(_WIDTH, generator=torch.Generator().manual_seed(1))
     for dtype in (torch.float32, torch.bfloat16):
-        probe = object.__new__(type(module))
+        probe = object.__new__(_kind_of(module))
         object.__setattr__(probe, "__dict__", dict(module.__dict__))
         probe.__dict__["_parameters"] = {"weight": nn.Parameter(weight.to(dtype), requires_grad=False)}
         x = _probes(eps).to(dtype)
         try:
-            got = type(module).forward(probe, x)
+            got = _kind_of(module).forward(probe, x)
         except Exception:  # any failure means: not a norm of this form
             return False
         want = _rms(form, x, probe.__dict__["_parameters"]["weight"], eps)
@@ -77,10 +83,11 @@ def identify(module: nn.Module) -> "Norm | None":
     """The norm that the engine has, over the last dimension with a weight, or None."""
     if not could_be(module):
         return None
-    if type(module) in (nn.LayerNorm, nn.RMSNorm):
+    kind = _kind_of(module)
+    if kind in (nn.LayerNorm, nn.RMSNorm):
         if len(module.normalized_shape) != 1 or module.eps is None:
             return None
-        if type(module) is nn.RMSNorm:
+        if kind is nn.RMSNorm:
             return Norm("rms", "product", module.eps, "eps")
         return Norm("layer", "product", module.eps, "eps") if module.bias is not None else None
     if list(module._parameters) != ["weight"] or module._buffers:

@@ -29,6 +29,7 @@ class Report:
     linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
     shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
     released_bytes: int = 0  # of originals that are in a file
+    norms: "tuple[Row, ...]" = ()  # RMS norms that are no part of a fused layer
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -45,12 +46,17 @@ class Report:
         return sum(row.fused_calls for row in self.linears)
 
     @property
+    def norm_calls(self) -> int:
+        """Fused calls of RMS norms by themselves."""
+        return sum(row.fused_calls for row in self.norms)
+
+    @property
     def packed_bytes(self) -> int:
         """What packed weights take, beside the weights themselves, once all have run."""
         return sum(row.bytes for row in (*self.rows, *self.linears))
 
     def to_dict(self) -> "dict[str, typing.Any]":
-        rows = {"modules": self.rows, "linears": self.linears}
+        rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
                 "released_bytes": self.released_bytes, "shares": dict(self.shares)}  # fmt: skip
 
@@ -72,12 +78,17 @@ class Report:
             calls = f": {self.linear_calls} fused calls, {own} as their own" if self.linear_calls or own else ""
             lines.append(f"{len(fused)} of {len(self.linears)} other linear layers are fused{calls}")
             if fused:
-                lines.append("  norms, rotary embeddings and residuals around them: PyTorch's")
+                lines.append(f"  {'' if self.norms else 'norms, '}rotary embeddings and residuals around them: PyTorch's")
             reasons = [(row.what if not row.is_fused else row.reason, row) for row in self.linears]
             for reason in dict.fromkeys(text for text, row in reasons if text and (row.own_calls or not row.is_fused)):
                 names = [row.name or "(the model)" for text, row in reasons if text == reason]
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 lines.append(f"  {', '.join(names[:3])}{more}: {reason}")
+        if self.norms:
+            own = sum(row.own_calls for row in self.norms)
+            calls = f": {self.norm_calls} fused calls, {own} as their own" if self.norm_calls or own else ""
+            lines.append(f"{len(self.norms)} other RMS norms are fused{calls}")
+            lines += [f"  {reason}" for reason in dict.fromkeys(row.reason for row in self.norms if row.own_calls and row.reason)]
         released = f", of which {self.released_bytes / 2**20:.1f} MiB are in a file" if self.released_bytes else ""
         lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights{released}")
         for kind, share in self.shares:

@@ -16,7 +16,7 @@ from torch import nn
 
 from . import activations
 from .mixture import PLAIN, Experts
-from .gathered import is_managed
+from .gathered import is_managed, shapes_within
 from .patterns import NoMatch
 from .sharded import is_dtensor, local_of, split_of_experts
 
@@ -79,10 +79,14 @@ class ExpertsPlan:
 
 def own_parameters(module: nn.Module) -> "dict[str, torch.Tensor]":
     """A matrix, or a bias, for each of several experts, or nothing. Where ranks share them, this rank's part."""
-    found = {name: p if is_managed(module) else local_of(p) for name, p in module._parameters.items() if p is not None}
+    found = {name: local_of(p) for name, p in module._parameters.items() if p is not None}
+    if is_managed(module):
+        shapes = shapes_within(module)
+        found = {name: torch.empty(shapes.get(name, p.shape), device="meta") for name, p in found.items()}
     counts = {p.shape[0] for p in found.values() if p.dim() in (2, 3)}
     matrices = [p for p in found.values() if p.dim() == 3]
-    return found if len(matrices) in (2, 3) and len(counts) == 1 and counts != {1} else {}
+    several = counts != {1} or ("forward" in module.__dict__ and not isinstance(split_of_experts(module), str))  # a rank may have one
+    return found if len(matrices) in (2, 3) and len(counts) == 1 and several else {}
 
 
 def implementation_of(module: nn.Module) -> typing.Any:

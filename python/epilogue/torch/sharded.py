@@ -81,8 +81,6 @@ class Split(typing.NamedTuple):
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
         elif self.outer is not None:
             rest = [p for i, p in enumerate(x.placements) if i != self.axis]
-            if gradients:
-                return f"gradients are wanted on a mesh of {self.outer.ndim} dimensions"
             if not all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in rest):
                 return f"the input is {x.placements}"
         if not _is_placed(x, self.wanted, self.axis):
@@ -91,7 +89,12 @@ class Split(typing.NamedTuple):
             return _settled(x._local_tensor)
         from torch.distributed.tensor import Partial
 
-        return _settled(x.to_local(grad_placements=[Partial()] if self.wanted.is_replicate() else None))
+        return _settled(x.to_local(grad_placements=self._placements(x, Partial()) if self.wanted.is_replicate() else None))
+
+    def axes_of_rows(self, x: typing.Any) -> "tuple[int, ...]":
+        """Dimensions of the weights' mesh over which the rows that enter() was given are split: a rank's gradients of the weights are a
+        part of the sum over them."""
+        return () if self.outer is None else tuple(i for i, p in enumerate(x.placements) if i != self.axis and p.is_shard())
 
     def run(
         self, x: typing.Any, rows: torch.Tensor, gradients: bool, columns: int, bias: typing.Any, residual: "torch.Tensor | None",
@@ -240,6 +243,11 @@ def marks_of(linear: nn.Module) -> "list[typing.Any]":
     return [*hooks, linear.__dict__.get("forward"), id(own.get("weight")), id(own.get("bias"))]
 
 
+def is_planned(linear: nn.Module) -> bool:
+    """Whether the forward of its instance is that of a plan, whatever its weight is now."""
+    return not any(hooks_of(linear)) and isinstance(_by_transformers(linear), _Plan)
+
+
 def split_of(linear: nn.Module) -> "Split | str":
     """How a layer that is_marked() is split, or why it is no layer of a plan."""
     if "forward" in linear.__dict__:
@@ -312,6 +320,10 @@ class ExpertsSplit(typing.NamedTuple):
     mesh: typing.Any
     implementation: typing.Any  # of expert parallelism; None: columns are split
 
+    def holds(self, module: nn.Module) -> bool:
+        """Whether the parameters are its parts now: within FSDP2 only while they are gathered."""
+        return all(is_dtensor(p) and p.device_mesh == self.mesh for p in module._parameters.values() if p is not None)
+
     def call(
         self, module: nn.Module, args: typing.Any, kwargs: typing.Any, run: "typing.Callable[..., torch.Tensor | None]",
         own: "typing.Callable[..., torch.Tensor]",
@@ -369,9 +381,8 @@ def split_of_experts(module: nn.Module) -> "ExpertsSplit | str":
         return f"transformers' {type(style).__name__}"
     if not _is_own(module, original.__func__) or mesh is None or mesh.ndim != 1:
         return reason
-    if not all(is_dtensor(p) and p.device_mesh == mesh for p in module._parameters.values() if p is not None):
-        return "a plan of expert parallelism whose parameters are no DTensors"
-    return ExpertsSplit(style, mesh, implementation)
+    split = ExpertsSplit(style, mesh, implementation)
+    return split if is_managed(module) or split.holds(module) else "a plan of expert parallelism whose parameters are no DTensors"
 
 
 def _of_capabilities() -> "list[str]":

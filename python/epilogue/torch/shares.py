@@ -13,11 +13,14 @@ _KINDS = (
     ("copies and casts", ("copy_", "to", "_to_copy", "cat", "clone", "contiguous", "stack")),
 )
 _FUSED = {"fused_mlp": "fused MLPs", "gated_mlp": "fused MLPs", "mlp": "fused MLPs", "linear": "fused linear layers",
-          "linears": "fused linear layers", "experts": "fused experts"}  # fmt: skip
+          "linears": "fused linear layers", "experts": "fused experts", "rms_norm": "fused norms",
+          "summed": "fused products that ranks share"}  # fmt: skip
 
 
 def _kind_of(name: str) -> "str | None":
     space, _, op = name.partition("::")
+    if space == "epilogue" and op.startswith("host_"):
+        return "fused sums and gathers between ranks"
     if space == "epilogue":
         return _FUSED.get(op, "fused MLPs")
     if space != "aten":

@@ -140,10 +140,12 @@ class State:
             self.reason = reason
             return None
         bias, residual = gathered.own_of(last).get("bias"), x if plan.residual else None
-        return split.run(x, rows, gradients, last.weight.shape[0], bias, residual, functools.partial(self._run, module))
+        return split.run(x, rows, gradients, last.weight.shape[0], bias, residual, functools.partial(self._run, module, axes=split.axes_of_rows(x)))
 
-    def _run(self, module: nn.Module, x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None) -> "torch.Tensor | None":
-        """summed: over which ranks, and what is added."""
+    def _run(
+        self, module: nn.Module, x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None, axes: "tuple[int, ...]" = ()
+    ) -> "torch.Tensor | None":
+        """summed: over which ranks, and what is added. axes: of a mesh, over which gradients of the weights are summed."""
         global _run
         if _run is None:
             _run = torch.ops.epilogue.fused_mlp.default
@@ -159,11 +161,12 @@ class State:
                 out = _run(given, pack.handle.number, pack.taken.given) if summed is None else pack.handle(given, pack.taken.given, summed)
                 if out is not None:
                     return out
-        return self._run_anew(module, x, dtype, autocast, summed)
+        return self._run_anew(module, x, dtype, autocast, summed, axes)
 
     def _run_anew(
-        self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, autocast: bool, summed: "tuple[typing.Any, ...] | None"
-    ) -> "torch.Tensor | None":
+        self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, autocast: bool,
+        summed: "tuple[typing.Any, ...] | None", axes: "tuple[int, ...]",
+    ) -> "torch.Tensor | None":  # fmt: skip
         """A call that trains or measures, or that needs weights packed."""
         if autocast and self._bound.sizes:
             self.reason = "autocast around a residual and a norm"
@@ -183,7 +186,7 @@ class State:
             if taken.is_rounded:
                 self.reason = "gradients with packed weights"
                 return None
-            return self._trained(x, dtype, taken)
+            return self._trained(x, dtype, taken, axes)
 
         once = bound.gathered is not None and not bound.gathered.kept
         if once and self.options.tune != "measure":
@@ -219,13 +222,13 @@ class State:
             return "the sizes of the norms and of the result are not that of x"
         return None if dtype in self.plan.dtypes else f"with {dtype} the layer does something else"
 
-    def _trained(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken) -> "torch.Tensor | None":
+    def _trained(self, x: torch.Tensor, dtype: torch.dtype, taken: Taken, axes: "tuple[int, ...]") -> "torch.Tensor | None":
         """The result of a call with gradients; None where PyTorch's own ops are as fast."""
         products = self._products(x, dtype, taken)
         if products is None:
             return None
         plan, transposed = self.plan, tuple(self._bound.transposed)
-        return trained(plan, transposed, products, dtype, x, *taken.live())
+        return trained(plan, transposed, products, dtype, x, *taken.live(axes))
 
     def _untrainable(self) -> "str | None":
         if self.plan.inline:

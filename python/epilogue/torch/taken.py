@@ -16,6 +16,15 @@ _Tensor, _Parameter, _strided = torch.Tensor, nn.Parameter, torch.strided
 _is_grad_enabled = torch.is_grad_enabled
 
 
+def part_of(p: typing.Any, axes: "tuple[int, ...]") -> torch.Tensor:
+    """A DTensor's part on this rank, whose gradient is one summand of that of the whole along these dimensions of its mesh."""
+    if not axes:
+        return p.to_local()
+    from torch.distributed.tensor import Partial
+
+    return p.to_local(grad_placements=[Partial() if i in axes else placement for i, placement in enumerate(p.placements)])
+
+
 class Taken(typing.NamedTuple):
     owner: typing.Any  # whose modules have them
     slots: "list[tuple[dict[str, typing.Any], str, torch.Tensor | None]]"  # where each was found
@@ -52,12 +61,12 @@ class Taken(typing.NamedTuple):
     def trains(self) -> bool:
         return any(p.requires_grad for p in self.given) or any(p.requires_grad for p in self.whole)
 
-    def live(self) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
-        """Weights and biases that gradients reach."""
+    def live(self, axes: "tuple[int, ...]" = ()) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
+        """Weights and biases that gradients reach. axes: of the mesh of DTensors, over which a gradient is summed."""
         if not self.whole:
             return self.weights, self.biases
-        parts = {id(p._local_tensor): p for p in self.whole}
-        weights, biases = ([None if t is None else parts[id(t)].to_local() for t in ts] for ts in (self.weights, self.biases))
+        parts = {id(p._local_tensor): part_of(p, axes) for p in self.whole}
+        weights, biases = ([None if t is None else parts[id(t)] for t in ts] for ts in (self.weights, self.biases))
         return weights, biases
 
 

@@ -19,6 +19,7 @@
 // whether the others' processes live.
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,7 +29,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -42,6 +42,7 @@
 #include <unordered_map>
 
 #include "host_group.h"
+#include "sums.h"
 #include "tensors.h"
 
 namespace epilogue_torch {
@@ -59,8 +60,11 @@ constexpr int64_t kRowsAtOnce = 256;
 constexpr int64_t kSlots = 4;
 constexpr int64_t kSlotBytes = 2 << 20;
 constexpr int64_t kMostDirect = 4;  // ranks: each reads the rows of all others
-constexpr auto kSpin = std::chrono::microseconds(30);
-constexpr long kSliceNs = 20'000'000;  // of sleep between looks at the others
+// How long a rank that waits spins before it sleeps: a process that is woken comes up to 50 us
+// late.
+constexpr auto kSpin = std::chrono::microseconds(200);
+constexpr auto kShortSpin = std::chrono::microseconds(30);  // where ranks may share processors
+constexpr long kSliceNs = 20'000'000;                       // of sleep between looks at the others
 constexpr uint32_t kFailed = 1;
 
 // What a rank is about to do: all have to be alike.
@@ -111,6 +115,12 @@ uint64_t start_of(int64_t process) {
   return state == 'Z' || state == 'X' ? 0 : started;
 }
 
+// That this process may use.
+int processors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 void sleep_on(std::atomic<uint32_t>& word, uint32_t value) {
   const timespec slice{0, kSliceNs};
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &slice, nullptr, 0);
@@ -118,73 +128,6 @@ void sleep_on(std::atomic<uint32_t>& word, uint32_t value) {
 void wake(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT32_MAX, nullptr, nullptr,
           0);
-}
-
-float widen(float value) { return value; }
-float widen(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
-void narrow(float value, float& out) { out = value; }
-void narrow(float value, uint16_t& out) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  out = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
-}
-
-// out[i] = sum over ranks of from[r][i], plus bias[(at + i) % columns], plus residual[i].
-template <class T, class Out = T>
-struct Sum {
-  Out* out;
-  const T* const* from;
-  int64_t ranks;
-  int64_t count;
-  const Out* bias = nullptr;
-  int64_t columns = 1;
-  int64_t at = 0;
-  const Out* residual = nullptr;
-};
-
-template <class T, class Out>
-[[gnu::always_inline]] inline void sum_block(const Sum<T, Out>& s, int64_t begin, int64_t n,
-                                             float* sums) {
-  const T* const first = s.from[0] + begin;
-  for (int64_t i = 0; i < n; ++i) sums[i] = widen(first[i]);
-  for (int64_t r = 1; r < s.ranks; ++r) {
-    const T* const other = s.from[r] + begin;
-    for (int64_t i = 0; i < n; ++i) sums[i] += widen(other[i]);
-  }
-  for (int64_t done = 0; s.bias && done < n;) {
-    const int64_t column = (s.at + begin + done) % s.columns;
-    const int64_t run = std::min(s.columns - column, n - done);
-    for (int64_t i = 0; i < run; ++i) sums[done + i] += widen(s.bias[column + i]);
-    done += run;
-  }
-  if (s.residual)
-    for (int64_t i = 0; i < n; ++i) sums[i] += widen(s.residual[begin + i]);
-  Out* const out = s.out + begin;
-  for (int64_t i = 0; i < n; ++i) narrow(sums[i], out[i]);
-}
-
-template <class T, class Out>
-[[gnu::always_inline]] inline void sum_blocks(const Sum<T, Out>& s) {
-  constexpr int64_t kLanes = 1024;
-  alignas(64) float sums[kLanes];
-  for (int64_t begin = 0; begin < s.count; begin += kLanes)
-    sum_block(s, begin, std::min(kLanes, s.count - begin), sums);
-}
-
-// Compiled for AVX-512 and AVX2 too, which the library's baseline lacks; the loader picks one.
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(const Sum<float>& s) {
-  sum_blocks(s);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(const Sum<uint16_t>& s) {
-  sum_blocks(s);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(
-    const Sum<uint16_t, float>& s) {
-  sum_blocks(s);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void sum_of(
-    const Sum<float, uint16_t>& s) {
-  sum_blocks(s);
 }
 
 class HostGroup {
@@ -537,7 +480,7 @@ class HostGroup {
         if (has_come(r, step)) return;
         __builtin_ia32_pause();
       }
-    } while (Clock::now() - begin < kSpin);
+    } while (Clock::now() - begin < spin_);
     RankState& other = state(r);
     other.sleepers.fetch_add(1);
     std::string reason;
@@ -600,6 +543,7 @@ class HostGroup {
 
   int file_ = -1;
   const int64_t rank_, ranks_;
+  const Clock::duration spin_ = processors() < ranks_ ? kShortSpin : kSpin;
   const double timeout_;
   size_t bytes_ = 0;
   char* base_ = nullptr;

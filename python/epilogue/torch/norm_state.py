@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RMS norms by themselves, in inference: one op, where a module's forward makes five to seven tensors.
+
+A norm is known by its values and by where it rounds (norms.py). Nothing is packed: each call reads the weight as it is.
+"""
+
+import functools
+import typing
+
+import torch
+from torch import fx, nn
+
+from . import norms, signals
+from .fused_class import class_of, is_compiling, unfused_class
+from .report import Row
+from .taken import unfit
+
+STATE = "_epilogue_norm_state"
+_DTYPES = (torch.float32, torch.bfloat16)
+_PLAIN = (int, float, bool, str, type(None))
+_Parameter = nn.Parameter
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_op = None  # torch.ops.epilogue.rms_norm.default, once the ops are loaded
+
+
+class NormState:
+    """Of one norm. Plain data: pickles."""
+
+    def __init__(self, norm: norms.Norm) -> None:
+        self.norm = norm
+        self.form = norms.FORMS.index(norm.form)
+        self.fused_calls = 0
+        self.own_calls = 0
+        self.reason: "str | None" = None  # of the last call that ran the module's own forward
+
+    def __deepcopy__(self, memo: typing.Any) -> "NormState":
+        return NormState(self.norm)
+
+    def __reduce__(self) -> typing.Any:
+        return NormState, (self.norm,)
+
+    def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        """The norm of x; None where the module's own forward has to run."""
+        global _op
+        reason = unfit(x) or signals.foreign() or self._obstacle(module, x)
+        if reason is None:
+            if _op is None:
+                _op = torch.ops.epilogue.rms_norm.default
+            self.fused_calls += 1
+            return _op(x, module.weight, self.form, getattr(module, self.norm.eps_name))
+        self.reason = reason
+        self.own_calls += 1
+        return None
+
+    def _obstacle(self, module: nn.Module, x: torch.Tensor) -> "str | None":
+        weight = module.weight
+        if type(weight) is not _Parameter:
+            return f"its weight is a {type(weight).__name__}"
+        if _is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+            return "gradients are wanted"
+        if _is_autocast_enabled("cpu"):
+            return "autocast"
+        if x.dtype not in _DTYPES or weight.dtype is not x.dtype or not weight.is_cpu:
+            return f"x is {x.dtype}, the weight {weight.dtype}"
+        if x.shape[-1:] != weight.shape or x.numel() == 0 or not x.is_contiguous() or not weight.is_contiguous():
+            return "its rows are not contiguous, or do not fit the weight"
+        return None if self.norm.is_same(module) else "it has another eps"
+
+
+@functools.lru_cache(maxsize=None)
+def _norm_class(original: type) -> type:
+    own = original.forward
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if is_compiling() or len(args) != 1 or kwargs or isinstance(args[0], fx.Proxy):
+            return own(self, *args, **kwargs)
+        out = self.__dict__[STATE].run(self, args[0])
+        return own(self, *args) if out is None else out
+
+    return class_of(original, _norm_class, call)
+
+
+def is_fused_norm(module: nn.Module) -> bool:
+    return STATE in module.__dict__
+
+
+def unfuse_norm(module: nn.Module) -> None:
+    if is_fused_norm(module):
+        module.__class__ = unfused_class(type(module))
+        del module.__dict__[STATE]
+
+
+def fuse_norms(model: nn.Module, of_mlps: "set[nn.Module]") -> None:
+    """of_mlps: norms that are part of a fused layer."""
+    if not hasattr(torch.ops.epilogue, "rms_norm"):  # older ops
+        return
+    known: "dict[typing.Any, norms.Norm | None]" = {}  # a model has many of a kind
+    for module in model.modules():
+        if module in of_mlps or not norms.could_be(module) or "forward" in module.__dict__:
+            continue
+        key = (type(module), *((name, value) for name, value in module.__dict__.items() if type(value) in _PLAIN))
+        if key not in known:
+            known[key] = norms.identify(module)
+        norm = known[key]
+        if norm is not None and norm.kind == "rms" and list(module._parameters) == ["weight"]:
+            module.__dict__[STATE] = NormState(norm)
+            module.__class__ = _norm_class(type(module))
+
+
+def rows_of(model: nn.Module) -> "list[Row]":
+    found = [(name, module, module.__dict__[STATE]) for name, module in model.named_modules() if is_fused_norm(module)]
+    return [
+        Row(name, type(module)._epilogue_original.__name__, True, f"RMS norm ({state.norm.form})", state.fused_calls, state.own_calls, state.reason)
+        for name, module, state in found
+    ]
