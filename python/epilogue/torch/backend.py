@@ -25,6 +25,10 @@ from .nodes import Linear, Nodes, value_of
 from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
 
 
+# What `counters["epilogue"]` counts beside reasons: ops that it made, and of these with fewer bits.
+MADE = ("mlps", "experts", "linears", "patches", "attention", "masks", "computed once")
+
+
 class Options(typing.NamedTuple):
     """As those of fuse(). training=False leaves graphs with gradients to Inductor; attention=False leaves attention to
     PyTorch, "always" takes it where PyTorch's is as fast too; experts=False leaves experts that fuse() did not change."""
