@@ -24,10 +24,10 @@ class Advise(CommandTest):
     def test_it_hands_its_options_on(self):
         python = self.program('shift 2; echo "$@"; exit 3\n')
         result = run("advise", self.script, "--python", python, "--out", "a b.html", "--rounds", "4",
-                     "--seconds", "0.5", "--tolerance", "0.01", "--format", "json")
+                     "--seconds", "0.5", "--tolerance", "0.01", "--format", "json", "--no-compile")
         self.assertEqual(result.returncode, 3)
         self.assertEqual(result.stdout.split("\n")[0],
-                         f"{self.script} --format json --rounds 4 --seconds 0.5 --tolerance 0.01 --out a b.html")
+                         f"{self.script} --format json --rounds 4 --seconds 0.5 --tolerance 0.01 --no-compile --out a b.html")
 
     def test_a_python_without_the_package_is_one_line(self):
         import sys

@@ -29,6 +29,8 @@ def explained(monkeypatch):
     ]
     explain = lambda path: types.SimpleNamespace(findings=findings)  # noqa: E731
     monkeypatch.setitem(epilogue.__dict__, "explain", explain)
+    # The backend's graph as it is: Inductor takes a minute for it.
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **_: graph.forward)
 
 
 def names_of(advice):
@@ -45,7 +47,7 @@ def test_steps_agree_and_the_model_stays(name):
     advice = epilogue.torch.advise(model, **given, **QUICK)
     assert [type(m) for m in model.modules()] == before
     others = [] if name == "gemma2" else ["sdpa"]  # Gemma 2 caps its scores: it has no SDPA
-    assert names_of(advice) == ["fuse", *others, *(["channels_last"] if name == "vit" else [])]
+    assert names_of(advice) == ["fuse", *others, *(["channels_last"] if name == "vit" else []), "compile"]
     for step in advice.steps:
         assert step.difference < 1e-3
         assert step.is_kept == (step.speedup[1] > 1)
@@ -88,6 +90,11 @@ def blocks_of_the_prediction(monkeypatch, speed, run):
     return blocks, next(s for s in advice.steps if s.name == "fuse")
 
 
+def mlps_of(blocks):
+    """Its calls, but for those of linear layers."""
+    return [call for call in blocks.calls if isinstance(call.state, state.State)]
+
+
 def test_a_prediction_is_of_the_calls_that_run(monkeypatch):
     model = models.build("vit")
     image = torch.randn(1, 3, 32, 32)
@@ -98,11 +105,11 @@ def test_a_prediction_is_of_the_calls_that_run(monkeypatch):
 
     # Autocast goes first: then f32 runs, with norm and residual.
     blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
-    assert [call.is_fused for call in blocks.calls] == [True] * models.LAYERS
+    assert [call.is_fused for call in mlps_of(blocks)] == [True] * models.LAYERS
     assert step.predicted_ms is not None
     # Autocast stays: the layers fall back, their MLPs run fused.
     blocks, _ = blocks_of_the_prediction(monkeypatch, (0.5, 0.4, 0.6), run)
-    assert [call.is_fused for call in blocks.calls] == [False, True] * models.LAYERS
+    assert [call.is_fused for call in mlps_of(blocks)] == [False, True] * models.LAYERS
 
 
 def test_a_prediction_of_training_counts_the_backward_pass(monkeypatch):
@@ -114,14 +121,58 @@ def test_a_prediction_of_training_counts_the_backward_pass(monkeypatch):
     run = lambda: epilogue.torch.advise(model, ids, loss=lambda out: out[0].square().mean(), optimizer=optimizer, **QUICK)  # noqa: E731
     blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
     # BERT's MLP has a residual and a norm: with gradients it falls back, and saves nothing.
-    assert [call.is_fused for call in blocks.calls] == [False] * models.LAYERS
+    assert [call.is_fused for call in mlps_of(blocks)] == [False] * models.LAYERS
     monkeypatch.setattr(state, "unprofitable", lambda dtype: None)
     llama = models.build("llama").train()
     optimizer = torch.optim.SGD(llama.parameters(), lr=0.1)
     run = lambda: epilogue.torch.advise(llama, ids, labels=ids, optimizer=optimizer, **QUICK)  # noqa: E731
     blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
-    assert blocks.fused_calls == models.LAYERS
+    assert sum(call.is_fused for call in mlps_of(blocks)) == models.LAYERS
     assert all(call.run(True).requires_grad for call in blocks.calls if call.is_fused)
+
+
+def test_a_prediction_of_training_counts_linear_layers_and_experts(monkeypatch):
+    """Each once, as it ran: its backward pass gives the gradients that its forward's tensors want."""
+    import test_mixtures
+
+    from epilogue.torch import experts_state, linear_state, training
+
+    for module in (state, linear_state, training):
+        monkeypatch.setattr(module, "unprofitable", lambda dtype: None)
+    monkeypatch.setattr(training, "products_of", lambda dtype: "engine")
+    monkeypatch.setattr(linear_state, "products_of", lambda dtype: "engine")
+    monkeypatch.setattr(linear_state, "LEAST_ELEMENTS", 1)
+    model, ids = test_mixtures.build("mixtral").train(), models.ids(9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = lambda: epilogue.torch.advise(model, ids, labels=ids, optimizer=optimizer, **QUICK)  # noqa: E731
+    blocks, step = blocks_of_the_prediction(monkeypatch, (2.0, 1.9, 2.1), run)
+    kinds = [type(call.state) for call in blocks.calls]
+    assert kinds.count(experts_state.ExpertsState) == 2 and kinds.count(linear_state.LinearState) == 9  # q, k, v, o and the head
+    assert all(call.is_fused for call in blocks.calls) and step.predicted_ms is not None
+    assert step.what == "2 layers' experts and 9 linear layers fused"
+    for call in blocks.calls:
+        out = call.run(True)
+        wanted = torch.autograd.grad(out, call.wanted, torch.ones_like(out), allow_unused=True)
+        own = torch.autograd.grad(call.run(False), call.wanted, torch.ones_like(out), allow_unused=True)
+        for a, b in zip(wanted, own):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_the_backend_is_tried_on_top_of_what_was_kept(monkeypatch, llama):
+    """Its copies share the graph; what it made and left is a note, as is what fuse() left."""
+    torch._dynamo.reset()
+    ids = models.ids(5)
+    monkeypatch.setattr(advisor, "ratio", lambda before, after: (2.0, 1.9, 2.1))
+    advice = epilogue.torch.advise(llama, ids, **QUICK)
+    step = next(s for s in advice.steps if s.name == "compile")
+    assert step.is_kept and step.difference < 1e-3 and step.what == 'torch.compile(model, backend="epilogue")'
+    assert isinstance(advice.model, torch._dynamo.OptimizedModule)
+    with torch.no_grad():
+        torch.testing.assert_close(advice.model(ids).logits, llama(ids).logits, rtol=1e-3, atol=1e-4)
+    (made,) = [n for n in advice.notes if n.startswith("the backend's ops: ")]
+    assert f"{models.LAYERS} mlps" in made
+    assert any(n.startswith("fuse() leaves ") and n.endswith(" modules: small: a call's checks take as long as the product") for n in advice.notes)
+    assert "compile" not in names_of(epilogue.torch.advise(llama, ids, compile=False, **QUICK))
 
 
 def test_a_prediction_is_of_what_the_change_starts_from(monkeypatch, llama):
@@ -283,8 +334,10 @@ def test_a_script(tmp_path, capsys, inputs):
     assert advise_script.main([*words, "--format", "json"]) == 0
     capsys_json = capsys.readouterr().out
     assert {"schema_version", "eager_ms", "steps", "by_hand"} <= set(json.loads(capsys_json))
-    assert advise_script.main([*words, "--format", "markdown"]) == 0
-    assert "| step |" in capsys.readouterr().out
+    assert "compile" in [step["name"] for step in json.loads(capsys_json)["steps"]]
+    assert advise_script.main([*words, "--format", "markdown", "--no-compile"]) == 0
+    out = capsys.readouterr().out
+    assert "| step |" in out and "| compile |" not in out
 
 
 def test_scripts_that_are_none(tmp_path, capsys):

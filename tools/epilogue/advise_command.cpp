@@ -28,6 +28,7 @@ struct AdviseFlags {
   int rounds = 9;
   double seconds = 0.1;
   double tolerance = 0;
+  bool no_compile = false;
 };
 
 // The command's own environment first: pip puts both into one folder.
@@ -63,6 +64,7 @@ int run_advise_command(const AdviseFlags& o) {
   add("--rounds", std::to_string(o.rounds));
   add("--seconds", fmt::format("{}", o.seconds));
   if (o.tolerance > 0) add("--tolerance", fmt::format("{}", o.tolerance));
+  if (o.no_compile) words.emplace_back("--no-compile");
   if (!o.out.empty()) add("--out", o.out);
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
@@ -106,6 +108,8 @@ void add_advise_command(CLI::App& app, Body& run) {
       ->add_option("--tolerance", options->tolerance,
                    "relative L2 difference of results that is accepted (default by dtype)")
       ->check(CLI::PositiveNumber);
+  advise->add_flag("--no-compile", options->no_compile,
+                   "leave torch.compile out, which takes Inductor's minutes");
   advise->footer("Example: epilogue advise bert.py -o advice.html");
   advise->callback([options, &run] { run = [options] { return run_advise_command(*options); }; });
 }

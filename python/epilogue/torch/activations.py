@@ -20,7 +20,7 @@ GATED = {"gelu": "geglu_erf", "gelu_tanh": "geglu", "silu": "swiglu", "relu": "r
          "squared_relu": "squared_reglu"}  # fmt: skip
 
 
-def _grid() -> torch.Tensor:
+def sample_grid() -> torch.Tensor:
     far = [s * v for v in (15.0, 25.0, 60.0, 300.0, 1e4) for s in (-1, 1)]
     return torch.cat([torch.linspace(-12, 12, 2401, dtype=torch.float64), torch.tensor(far, dtype=torch.float64)])
 
@@ -30,7 +30,7 @@ def identify(function: "typing.Callable[[torch.Tensor], typing.Any]") -> "str | 
 
     Compared in float64 on a fixed grid, whose far ends tell clipped forms apart.
     """
-    grid = _grid()
+    grid = sample_grid()
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         try:
             got = function(grid.clone())

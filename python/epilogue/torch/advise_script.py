@@ -32,6 +32,7 @@ def _arguments(words: "list[str]") -> argparse.Namespace:
     parser.add_argument("-o", "--out", metavar="FILE", help="also write the advice as an HTML page")
     parser.add_argument("--rounds", type=int, default=9, help="of each measurement (default 9)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of each setting in a round (default 0.1)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out, which takes Inductor's minutes")
     parser.add_argument("--tolerance", type=float, help="relative L2 difference of results that is accepted (default by dtype)")
     return parser.parse_args(words)
 
@@ -69,7 +70,7 @@ def main(words: "list[str] | None" = None) -> int:
     inputs = names["inputs"]
     keywords = inputs if isinstance(inputs, dict) else {}
     values = () if isinstance(inputs, dict) else inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    settings = {"rounds": options.rounds, "seconds": options.seconds, "tolerance": options.tolerance}
+    settings = {"rounds": options.rounds, "seconds": options.seconds, "tolerance": options.tolerance, "compile": not options.no_compile}
     try:
         advice = advise(names["model"], *values, loss=names.get("loss"), optimizer=names.get("optimizer"), **settings, **keywords)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise(): what can be done for a model, tried on copies, checked and measured."""
 
+import collections
 import dataclasses
 import functools
 import statistics
@@ -9,10 +10,13 @@ import typing
 
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 from . import changes
 from .advice import Advice, Step
+from .backend import MADE
 from .candidate import Candidate, Work
+from .fuse import packing_states, why
 from .isolated import Blocks, InPlace
 from .timing import interleaved, ratio, relative
 
@@ -36,7 +40,7 @@ def _fused_savings(fused: Candidate, before: Candidate, work: Work, measure: _Me
     apart in it."""
     trial = fused.copy()
     trial.run(work)  # makes the optimizer's state
-    blocks = Blocks(trial.model, lambda: trial.run(work), trial.settings_on)
+    blocks = Blocks(trial.model, lambda: trial.run(work), trial.settings_on, packing_states(trial.model))
     if not blocks.calls:
         return None
     if any(call.grad for call in blocks.calls):
@@ -93,6 +97,21 @@ def _traced_savings(ids: "tuple[str, ...]", before: Candidate, work: Work, measu
     return statistics.median(found) if len(found) * 2 > len(traces) else None
 
 
+def _left_by_fuse(model: nn.Module) -> "tuple[str, ...]":
+    """What fuse() left to PyTorch, and what never ran fused, by reason."""
+    report = why(model)
+    left = [row for row in (*report.rows, *report.linears) if not row.is_fused or (row.own_calls and not row.fused_calls)]
+    reasons = collections.Counter((row.reason if row.is_fused else row.what) or "no reason" for row in left)
+    return tuple(f"fuse() leaves {n} module{'s' * (n > 1)}: {reason}" for reason, n in reasons.items())
+
+
+def _of_backend(counts: "collections.Counter[str]") -> "tuple[str, ...]":
+    """What the backend made of the graphs that it was given, and what it left to Inductor."""
+    made = [f"{n} {name}" for name, n in counts.items() if name in MADE]
+    left = [f"the backend leaves {n} of a graph: {reason}" for reason, n in counts.items() if reason not in (*MADE, "graphs", "fewer bits")]
+    return (*([f"the backend's ops: {', '.join(made)}"] if made else []), *left)
+
+
 def _line(finding: typing.Any) -> str:
     return f"{finding.title}: {finding.action}" if finding.action else finding.title
 
@@ -111,6 +130,7 @@ def advise(
     rounds: int = 9,
     seconds: float = 0.1,
     tolerance: "float | None" = None,
+    compile: bool = True,
     **kwargs: typing.Any,
 ) -> Advice:
     """Explains a run of ``model(*inputs, **kwargs)``, tries changes on copies, and keeps those that
@@ -122,6 +142,7 @@ def advise(
 
     loss: of a training step, a function of the model's result; without it, the result's ``.loss``.
     rounds, seconds: of the interleaved measurement, and of each setting in a round.
+    compile: of inference, whether ``torch.compile(model, backend="epilogue")`` is tried, which takes Inductor's minutes.
     tolerance: relative L2 of results (of a training step: of loss, gradients and updates); by dtype
         unless given: 1e-3 for f32, 5e-2 for bf16. 1e-2 or more lets an f32 model try bf16.
 
@@ -141,6 +162,8 @@ def advise(
     steps: "list[Step]" = []
     best, acted = plain, set()
     for change in changes.all_changes():
+        if change.name == "compile" and not compile:
+            continue
         made = change.make(best, measure.limit)
         if made is None:
             continue
@@ -150,8 +173,13 @@ def advise(
             predict = functools.partial(_fused_savings, changed)
         elif change.findings and traces:
             predict = functools.partial(_traced_savings, change.findings)
+        counts = collections.Counter(counters["epilogue"])
         step = _try(change.name, what, best, changed, work, want, predict, measure)
         steps.append(step)
+        if change.name == "fuse":
+            notes += _left_by_fuse(changed.model)
+        elif change.name == "compile":
+            notes += _of_backend(collections.Counter(counters["epilogue"]) - counts)
         if step.is_kept:
             best = changed
             acted.update(change.findings)
@@ -161,7 +189,7 @@ def advise(
     medians = {k: statistics.median(v) for k, v in times.items()}
     by_hand = tuple(_line(f) for f in (traces[-1] if traces else ()) if f.id not in _NOT_FOR_HANDS and f.id not in acted)
     result = best.copy()
-    return Advice(medians["plain"], medians["best"], tuple(steps), by_hand, notes, best.settings, result.model, result.optimizer)
+    return Advice(medians["plain"], medians["best"], tuple(steps), by_hand, notes, best.settings, result.result, result.optimizer)
 
 
 def _try(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(model, backend="epilogue"): MLPs as fused kernels, linear layers with packed weights, attention by tiles,
-all else by Inductor.
+"""torch.compile(model, backend="epilogue"): MLPs and experts as fused kernels, linear layers with packed weights, attention
+by tiles, all else by Inductor.
 
 Dynamo's graph is rewritten before AOTAutograd sees it, so that patterns are whole and training is
 covered. torch._dynamo.utils.counters["epilogue"] counts what was replaced, and why not.
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from . import attention, choose, neighbours, patches
+from . import attention, choose, graph_experts, neighbours, patches
 from . import functional  # noqa: F401  (registers the ops)
 from .dynamo import GraphMlp, alike, is_written_between, mlp_at, steps_of
 from .linear_state import LEAST_ELEMENTS, gains_always, loses
@@ -25,14 +25,19 @@ from .nodes import Linear, Nodes, value_of
 from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
 
 
+# What `counters["epilogue"]` counts beside reasons: ops that it made, and of these with fewer bits.
+MADE = ("mlps", "experts", "linears", "patches", "attention", "masks", "computed once")
+
+
 class Options(typing.NamedTuple):
     """As those of fuse(). training=False leaves graphs with gradients to Inductor; attention=False leaves attention to
-    PyTorch, "always" takes it where PyTorch's is as fast too."""
+    PyTorch, "always" takes it where PyTorch's is as fast too; experts=False leaves experts that fuse() did not change."""
 
     training: "bool | str" = True
     tune: str = "model"
     linears: "bool | str" = True
     attention: "bool | str" = True
+    experts: bool = True
 
 
 def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing.Any]]":
@@ -47,6 +52,8 @@ def _options(given: "dict[str, typing.Any]") -> "tuple[Options, dict[str, typing
         raise ValueError(f"linears is False, True or 'always', not {options.linears!r}")
     if options.attention not in (False, True, "always"):
         raise ValueError(f"attention is False, True or 'always', not {options.attention!r}")
+    if options.experts not in (False, True):
+        raise ValueError(f"experts is False or True, not {options.experts!r}")
     return options, rest
 
 
@@ -247,9 +254,30 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
     return unprofitable(value_of(mlp.x).dtype) if trains else None
 
 
+def _rewrite_experts(graph: fx.Graph, trains: bool, options: Options, counts: "collections.Counter[str]") -> int:
+    """How many became an op."""
+    made = 0
+    reasons: "collections.Counter[str]" = collections.Counter()
+    for node in list(graph.nodes):
+        try:
+            found = graph_experts.experts_at(node)
+        except graph_experts.Other as reason:
+            reasons[str(reason)] += 1
+            continue
+        if found is not None and trains:
+            reasons["experts: gradients are wanted: fuse(model, training=True)"] += 1
+        elif found is not None:
+            found.guard()
+            graph_experts.insert(graph, node, found)
+            made += 1
+    left = None if made or reasons else graph_experts.why_left(graph)
+    counts.update(reasons if left is None else {left: 1})
+    return made
+
+
 def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "collections.Counter[str]":
-    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason. "experts": of a fused
-    model, which are ops already; "fewer bits": how many linear layers of one, of its MLPs too, have them."""
+    """Replaces the MLPs of Dynamo's graph; how many it replaced ("mlps"), and how many not, by reason. "experts": those that
+    are ops, of a fused model before; "fewer bits": how many linear layers of one, of its MLPs too, have them."""
     counts: "collections.Counter[str]" = collections.Counter(mlps=0)
     graph = graph_module.graph
     if torch.is_autocast_enabled("cpu") or any("autocast" in str(n.target) for n in graph.nodes):
@@ -257,6 +285,7 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
     trains = torch.is_grad_enabled() and any(
         v.requires_grad for n in graph.nodes if n.op == "placeholder" and (v := value_of(n)) is not None
     )
+    experts = _rewrite_experts(graph, trains, options, counts) if options.experts else 0
     for node in list(graph.nodes):
         mlp = mlp_at(node)
         if mlp is None:
@@ -287,7 +316,7 @@ def rewrite(graph_module: fx.GraphModule, options: Options = Options()) -> "coll
         if options.attention:
             _rewrite_attention(graph, options, counts)
         counts["computed once"] = neighbours.compute_once(graph)
-    if any(counts[name] for name in ("mlps", "linears", "patches", "attention", "computed once")):
+    if experts or any(counts[name] for name in ("mlps", "linears", "patches", "attention", "computed once")):
         graph.lint()
         graph_module.recompile()
     counts["experts"] = sum(node.target is torch.ops.epilogue.mixture.default for node in graph.nodes)

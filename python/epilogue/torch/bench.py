@@ -25,7 +25,7 @@ from torch import nn
 
 from . import activations, bandwidth, bench_calls, bench_decode, bench_experts, bench_ranks
 from .fuse import why
-from .peers import COMPILED, EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
+from .peers import BACKEND, COMPILED, EXACT, INT8, MIXTURES, PEERS, TRAINING, compiling, installed, prepare
 from .timing import interleaved, ratio, relative
 
 # hidden size, size between the products, form, activation
@@ -86,7 +86,7 @@ def compare(
     differences = {k: _difference(call(), want) for k, call in calls.items() if k != "eager"}
     limits = {k: max(tolerance, 5e-2) if k in ("fused int8", *INT8) else tolerance for k in calls}
     wrong = {k: d for k, d in differences.items() if not d <= limits[k]}
-    if any(k.startswith("fused") for k in wrong):
+    if any(k == BACKEND or k.startswith("fused") for k in wrong):
         raise SystemExit(f"{name}: results differ: {wrong} (tolerance {tolerance})")
     for peer, difference in wrong.items():
         print(f"{name}: {peer} is left out: its result differs by {difference:.1e}")
@@ -99,6 +99,8 @@ def compare(
            "differences": differences, "times": {k: times[k] for k in calls}, "left_out": sorted(wrong), "beside_ms": {k: medians[k] for k in beside or {}}}  # fmt: skip
     if COMPILED in calls:
         row["compiled"] = ratio(times[best], times[COMPILED])
+    if BACKEND in calls:
+        row["backend"] = ratio(times[best], times[BACKEND])
     if "torchao" in calls and "fused int8" in calls:
         row["int8"] = ratio(times["torchao"], times["fused int8"])
     return row
@@ -120,7 +122,7 @@ def prepared(
                 made[setting] = prepare(module, setting, training, linears)
                 call(made[setting])
         except Exception as error:  # whatever another project raises
-            if setting in ("fused", "fused int8", COMPILED, "eager"):
+            if setting in ("fused", "fused int8", COMPILED, BACKEND, "eager"):
                 raise
             made.pop(setting, None)
             print(f"{name}: {setting} is left out: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
@@ -132,6 +134,8 @@ def show(row: "dict[str, typing.Any]") -> None:
     line = f"{row['name']:40} {row['ratio']:.2f}x of {row['best']} [{row['low']:.2f}, {row['high']:.2f}]   ms: {ms}"
     if "compiled" in row:
         line += "   fused, compiled: {:.2f}x [{:.2f}, {:.2f}]".format(*row["compiled"])
+    if "backend" in row:
+        line += "   backend: {:.2f}x [{:.2f}, {:.2f}]".format(*row["backend"])
     if "int8" in row:
         line += "   int8: {:.2f}x of torchao [{:.2f}, {:.2f}]".format(*row["int8"])
     if "roofline" in row:

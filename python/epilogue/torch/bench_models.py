@@ -10,7 +10,8 @@ Shapes are those of Llama-3.2-1B, Qwen2.5-0.5B, Qwen3-MoE (32 of its 128 experts
 BERT and Whisper-base, with random weights, `--layers` of their layers and 8192 words. Phases: `prefill` reads a prompt;
 `decode` makes one token with a cache of as many; models without a cache have `forward`; `--training` adds a step of SGD.
 
-Ours: the fused model, and (`fused, compiled`, but in training) the same by torch.compile with the backend `epilogue` and Inductor's freezing.
+Ours: the fused model, and (`fused, compiled`, but in training) the same by torch.compile with the backend `epilogue` and Inductor's freezing;
+of mixtures also the model without fuse() by that backend (`backend`).
 Peers: eager, torch.compile (its default; freezing, max-autotune and grouped GEMM templates), of mixtures transformers'
 grouped_mm, OpenVINO and zentorch where they are installed. Results agree first; then all take turns, round after round. A line
 has the ratio of medians to the best peer with its 95 % interval over rounds, and tokens a second with theirs. `share` is the
@@ -34,7 +35,7 @@ from torch import nn
 from . import bandwidth, bench
 from .fuse import fuse, why
 from .isolated import Blocks
-from .peers import COMPILED, MIXTURES, PEERS, TRAINING, installed
+from .peers import BACKEND, COMPILED, MIXTURES, PEERS, TRAINING, installed
 from .timing import interval
 
 WORDS = 8192
@@ -189,8 +190,9 @@ def _phase_row(
     dtype = next(plain.parameters()).dtype
     label = f"{name} {phase} {str(dtype)[6:]}"
     peers = [p for p in options.peers if p not in MIXTURES or SHAPES[name].experts is not None]
+    ours = [BACKEND] if SHAPES[name].experts is not None else []
     with torch.no_grad():
-        made = bench.prepared(label, plain, [COMPILED, *peers], lambda m: [call(m) for _ in range(3)][-1])
+        made = bench.prepared(label, plain, [COMPILED, *ours, *peers], lambda m: [call(m) for _ in range(3)][-1])
         calls = {setting: lambda run=run: call(run) for setting, run in made.items()}
         alone = Blocks(made["fused"], calls["fused"])
         beside = {"blocks own": alone.own, "blocks fused": alone.fused}

@@ -67,7 +67,7 @@ class Work:
 
 
 class Candidate:
-    """Of one model. A copy shares nothing with it."""
+    """Of one model. A copy shares nothing with it, but for compiled models."""
 
     def __init__(self, model: nn.Module, optimizer: "torch.optim.Optimizer | None" = None):
         self.model = model
@@ -75,15 +75,28 @@ class Candidate:
         self.num_threads: "int | None" = None
         self.autocast: typing.Any = AS_IS
         self.input_dtype: "torch.dtype | None" = None
+        self.compiled: "nn.Module | None" = None  # `model` by torch.compile: of inference, which changes nothing
 
     def copy(self, **optimizer_options: typing.Any) -> "Candidate":
-        model = copy.deepcopy(self.model)
+        model = copy.deepcopy(self.model) if self.compiled is None else self.model
         optimizer = None
         if self.optimizer is not None:
             optimizer = _copied(self.optimizer, self.model, model, **optimizer_options)
         made = Candidate(model, optimizer)
         made.num_threads, made.autocast, made.input_dtype = self.num_threads, self.autocast, self.input_dtype
+        made.compiled = self.compiled
         return made
+
+    def by_backend(self) -> "Candidate":
+        """A copy that runs by torch.compile with the backend `epilogue`. Its copies share the model and the graphs."""
+        made = self.copy()
+        made.compiled = torch.compile(made.model, backend="epilogue", dynamic=False)
+        return made
+
+    @property
+    def result(self) -> nn.Module:
+        """The model as it is to be called."""
+        return self.model if self.compiled is None else self.compiled
 
     @property
     def settings(self) -> "dict[str, typing.Any]":
@@ -114,7 +127,7 @@ class Candidate:
 
     def _forward(self, work: Work) -> typing.Any:
         inputs = [_cast(v, self.input_dtype) for v in work.inputs]
-        return self.model(*inputs, **{k: _cast(v, self.input_dtype) for k, v in work.arguments.items()})
+        return self.result(*inputs, **{k: _cast(v, self.input_dtype) for k, v in work.arguments.items()})
 
     def run(self, work: Work) -> torch.Tensor:
         """The result, or the loss of a step that was taken."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from .candidate import Candidate
+from .experts_state import is_fused_experts
 from .fuse import fuse, why
 
 # Optimizers that have fused=True on the CPU.
@@ -46,9 +47,16 @@ def _fuse(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | No
     made = candidate.copy()
     fuse(made.model, training=made.optimizer is not None)
     report = why(made.model)
-    mlps, linears = len(report.fused), sum(row.is_fused for row in report.linears)
-    parts = [f"{mlps} MLPs"] * (mlps > 0) + [f"{linears} linear layers"] * (linears > 0)
+    experts = sum(is_fused_experts(module) for module in made.model.modules())
+    counts = {"MLPs": len(report.fused) - experts, "layers' experts": experts, "linear layers": sum(row.is_fused for row in report.linears)}
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
     return (made, " and ".join(parts) + " fused") if parts else None
+
+
+def _compile(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | None":
+    if candidate.optimizer is not None:
+        return None  # a step's graph is Inductor's, but for products that fuse() makes too
+    return candidate.by_backend(), 'torch.compile(model, backend="epilogue")'
 
 
 def _sdpa(candidate: Candidate, tolerance: float) -> "tuple[Candidate, str] | None":
@@ -106,6 +114,7 @@ def all_changes() -> "tuple[Change, ...]":
         Change("fuse", _fuse),
         Change("sdpa", _sdpa, ("unfused-attention",)),
         Change("channels_last", _channels_last, ("fallback-convolution",)),
+        Change("compile", _compile, ("fusion", "unfused-norm", "unfused-gelu", "unfused-rotary")),
         Change("fused optimizer", _fused_optimizer, ("unfused-optimizer",)),
         *(Change(_counted(n), _threads(n), ("thread-contention",)) for n in counts),
     )

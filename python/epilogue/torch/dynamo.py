@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MLPs in Dynamo's graph: what patterns.MLP describes, of tensors that the engine takes."""
 
+import typing
+
 import torch
 from torch import fx
 
@@ -58,7 +60,7 @@ def mlp_at(node: fx.Node) -> "GraphMlp | None":
         mlp = GraphMlp(match_at(MLP, nodes, node)[1])
     except NoMatch:
         return None
-    return mlp if mlp.fits() and not _is_written_meanwhile(node, steps_of(mlp, node)) else None
+    return mlp if mlp.fits() and not is_written_meanwhile(node, steps_of(mlp, node)) else None
 
 
 def steps_of(mlp: GraphMlp, node: fx.Node) -> "list[fx.Node]":
@@ -73,8 +75,8 @@ def steps_of(mlp: GraphMlp, node: fx.Node) -> "list[fx.Node]":
     return [n for n in reversed(node.graph.nodes) if n in found]
 
 
-def _is_written_meanwhile(node: fx.Node, steps: "list[fx.Node]") -> bool:
-    """Whether another node writes memory between the MLP's first and last: one op for all of it would
+def is_written_meanwhile(node: fx.Node, steps: "typing.Sequence[fx.Node]") -> bool:
+    """Whether another node writes memory between the last of `steps` and `node`, the first: one op for all of it would
     read what was written."""
     own, at = set(steps), node
     while at is not steps[-1]:

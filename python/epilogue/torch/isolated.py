@@ -20,17 +20,30 @@ AnyState = typing.Union[State, ExpertsState, LinearState]
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    state: State
+    state: AnyState
     module: nn.Module
-    x: torch.Tensor
+    given: "tuple[typing.Any, ...]"
     is_fused: bool
     grad: bool
 
     def run(self, fused: bool) -> "torch.Tensor | None":
         """Of a call that runs as the module's own: what it takes to find that out."""
-        if fused or not self.is_fused:
-            return self.state.run(self.module, self.x) if fused else None
-        return self.state.run_own(self.module, self.x)
+        if fused:
+            given = (self.given, {}) if isinstance(self.state, ExpertsState) else self.given
+            return self.state.run(self.module, *given)
+        return _own(self.state, self.module, self.given) if self.is_fused else None
+
+    @property
+    def wanted(self) -> "list[torch.Tensor]":
+        """Whose gradients a step wants."""
+        tensors = [t for t in (*self.given, *self.module.parameters()) if isinstance(t, torch.Tensor)]
+        return [t for t in tensors if t.requires_grad]
+
+
+def _own(state: AnyState, module: nn.Module, given: "tuple[typing.Any, ...]") -> torch.Tensor:
+    if isinstance(state, State):
+        return state.run_own(module, *given)
+    return type(module)._epilogue_own(module, *given)
 
 
 @contextlib.contextmanager
@@ -50,15 +63,54 @@ def _watched(
             delattr(state, name)
 
 
+class _Record:
+    """The calls of a run, in its order. Layers that were given one tensor are given one."""
+
+    def __init__(self) -> None:
+        self.calls: "list[_Call]" = []
+        self._held: "dict[int, tuple[torch.Tensor, torch.Tensor]]" = {}
+
+    def add(self, state: AnyState, module: nn.Module, given: "tuple[typing.Any, ...]", out: typing.Any) -> None:
+        if all(type(t) is torch.Tensor for t in given):
+            held = tuple(map(self._hold, given))
+            self.calls.append(_Call(state, module, held, out is not None, torch.is_grad_enabled()))
+
+    def _hold(self, x: torch.Tensor) -> torch.Tensor:
+        if x.is_inference():
+            return x
+        if id(x) not in self._held:
+            self._held[id(x)] = (x, x.detach().requires_grad_(x.requires_grad))
+        return self._held[id(x)][1]
+
+
 class _Recording(State):
-    calls: "list[_Call]"
+    record: _Record
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         out = super().run(module, x)
-        if type(x) is torch.Tensor:
-            held = x.detach().requires_grad_(x.requires_grad) if not x.is_inference() else x
-            self.calls.append(_Call(self, module, held, out is not None, torch.is_grad_enabled()))
+        self.record.add(self, module, (x,), out)
         return out
+
+
+class _RecordingLinear(LinearState):
+    record: _Record
+
+    def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        out = super().run(module, x)
+        self.record.add(self, module, (x,), out)
+        return out
+
+
+class _RecordingExperts(ExpertsState):
+    record: _Record
+
+    def run(self, module: nn.Module, args: typing.Any, kwargs: typing.Any) -> "torch.Tensor | None":
+        out = super().run(module, args, kwargs)
+        self.record.add(self, module, (*args, *kwargs.values()), out)
+        return out
+
+
+_RECORDING = {State: _Recording, LinearState: _RecordingLinear, ExpertsState: _RecordingExperts}
 
 
 def _wanted(out: "torch.Tensor | None") -> "torch.Tensor | None":
@@ -67,16 +119,18 @@ def _wanted(out: "torch.Tensor | None") -> "torch.Tensor | None":
 
 class Blocks:
     """The MLPs that one run of a fused model calls, in its order, so that weights come from where
-    they come from in the run. `settings` gives the context (autocast, threads) of one pass."""
+    they come from in the run. `settings` gives the context (autocast, threads) of one pass. states: of others too."""
 
     def __init__(
         self, model: nn.Module, run: "typing.Callable[[], typing.Any]",
         settings: "typing.Callable[[], typing.ContextManager[None]]" = contextlib.nullcontext,
+        states: "typing.Sequence[AnyState] | None" = None,
     ) -> None:  # fmt: skip
-        self.calls: "list[_Call]" = []
+        record = _Record()
         self.settings = settings
-        with _watched(states_of(model), {State: _Recording}, "calls", self.calls):
+        with _watched(states_of(model) if states is None else states, _RECORDING, "record", record):
             run()
+        self.calls = record.calls
 
     @property
     def fused_calls(self) -> int:
@@ -96,8 +150,7 @@ class Blocks:
             outs = [_wanted(call.run(fused)) for call in self.calls]
             for call, out in zip(reversed(self.calls), reversed(outs)):
                 if out is not None:
-                    asked = [t for t in (call.x, *call.module.parameters()) if t.requires_grad]
-                    torch.autograd.grad(out, asked, torch.ones_like(out), allow_unused=True)
+                    torch.autograd.grad(out, call.wanted, torch.ones_like(out), allow_unused=True)
 
 
 class _Timed(State):

@@ -167,12 +167,18 @@ class Nodes:
         def run(x: torch.Tensor) -> typing.Any:
             values: "dict[fx.Node, typing.Any]" = {n: number.node.hint for n, number in numbers.items()}
             values[source] = x
-            for n in ordered:
-                values[n] = _call(n, *(fx.map_arg(given, values.__getitem__) for given in (n.args, n.kwargs)))
-            return values[node]
+            return run_steps(ordered, values)[node]
 
         name = activations.identify(run)
         return Activation(name, source, numbers=tuple(numbers.values())) if name else None
+
+
+def run_steps(steps: "list[fx.Node]", values: "dict[fx.Node, typing.Any]") -> "dict[fx.Node, typing.Any]":
+    """The values of some nodes in their order, beside those that they read."""
+    values = dict(values)
+    for node in steps:
+        values[node] = _call(node, *(fx.map_arg(given, values.__getitem__) for given in (node.args, node.kwargs)))
+    return values
 
 
 def _call(node: fx.Node, args: typing.Any, kwargs: typing.Any) -> typing.Any:

@@ -18,8 +18,9 @@ INT8 = ("torchao",)
 MIXTURES = ("grouped_mm",)  # of whole models with experts: transformers' own way
 PEERS = (*EXACT, *INT8)
 COMPILED = "fused, compiled"  # ours: the fused model by torch.compile with our backend
+BACKEND = "backend"  # ours: the model, not fused, by torch.compile with our backend
 _AUTOTUNE = {"freezing": True, "max_autotune": True, "cpp.enable_grouped_gemm_template": True}
-_INDUCTOR = {"autotune": _AUTOTUNE, "torchao": _AUTOTUNE, COMPILED: {"freezing": True}}  # what settings ask of it
+_INDUCTOR = {"autotune": _AUTOTUNE, "torchao": _AUTOTUNE, COMPILED: {"freezing": True}, BACKEND: {"freezing": True}}  # what settings ask of it
 # What a peer's name is to import, and how to get it.
 _PACKAGES = {
     "openvino": ("openvino.torch", "pip install openvino"),
@@ -91,6 +92,8 @@ def prepare(module: nn.Module, setting: str, training: "bool | str" = False, lin
         return fuse(module, training=training, linears=linears)
     if setting == COMPILED:
         return torch.compile(fuse(module, training=training, linears=linears), backend=_frozen, dynamic=False)
+    if setting == BACKEND:
+        return torch.compile(module, backend=_frozen, dynamic=False)
     if setting == "fused int8":
         return fuse(module, int8_weights=True)
     if setting == "eager" or setting in MIXTURES:
