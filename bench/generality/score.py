@@ -34,6 +34,8 @@ def findings_of(epilogue, folder):
     answer = json.loads(run.stdout)
     found = [f for f in answer["findings"] if f["id"] not in NO_CAUSE and f["id"] != "left-out-files"]
     wall = (answer.get("host") or {}).get("wall_us") or answer.get("span_us") or 0
+    if not wall:  # a folder of ranks
+        wall = sum(step["span_us"] for step in answer.get("steps") or [])
     return found, wall
 
 
