@@ -18,12 +18,14 @@
 namespace epilogue::trace {
 namespace {
 
-constexpr int64_t kSwollen = 4;        // times the elements of what comes before and behind
-constexpr int64_t kFramesStep = 2;     // of a slice
+constexpr int64_t kSwollen = 4;     // times the elements of what comes before and behind
+constexpr int64_t kFramesStep = 2;  // of a slice
+constexpr int64_t kMostHop = 1 << 30;
 constexpr size_t kFramesWithin = 8;    // ops between a transform and its slice
 constexpr size_t kTriplesWithin = 8;   // ops on all triples
 constexpr int64_t kLeastTriples = 32;  // rows, of which all triples are written
 constexpr int64_t kLeastOuter = 16;    // columns of each vector
+constexpr int64_t kMostOuter = 1 << 20;
 constexpr int64_t kLeastTable = 4096;  // rows
 constexpr int64_t kTableTimes = 4;     // as many rows as the batch reads
 constexpr size_t kLayerWithin = 3;     // ops from the products to the layer that reads them
@@ -46,13 +48,19 @@ constexpr std::string_view kLogDeterminant =
     "of a symmetric positive definite matrix 2 * torch.linalg.cholesky(A).diagonal(dim1=-2, "
     "dim2=-1).log().sum(-1), in a tenth of the time";
 
+constexpr std::string_view kLargest =
+    "a few steps of power iteration (v = F.normalize(A.mT @ (A @ v), dim=-2), from the v of the "
+    "step before) give the largest singular value, which for a symmetric matrix is the largest "
+    "magnitude of its eigenvalues; torch.lobpcg or torch.svd_lowrank gives a few";
+
 constexpr ReadForm kReaders[] = {
     {kValues, "log sum", true, 0.8, "is taken for its values, whose logarithms are added up",
      kLogDeterminant},
     {kValues, "abs log sum", true, 0.8, "is taken for its values, whose logarithms are added up",
      kLogDeterminant},
     {kValues, "prod", true, 0.8, "is taken for its values, which are multiplied",
-     "torch.linalg.det(A), or slogdet, which does not overflow: one LU factorisation"},
+     "torch.linalg.det(A) (of singular values its absolute value), or slogdet, which does not "
+     "overflow: one LU factorisation"},
     {kEigenvalues, "sum", true, 0.95, "is taken for its values, which are added up",
      "the sum of the eigenvalues is the trace: A.diagonal(dim1=-2, dim2=-1).sum(-1)"},
     {"linalg_svdvals linalg_svd", "square sum", true, 0.95,
@@ -63,11 +71,9 @@ constexpr ReadForm kReaders[] = {
      "the sum of the squared singular values is the squared Frobenius norm: A.square().sum((-2, "
      "-1))"},
     {kValues, "amax", true, 0.8, "is taken for its values, of which the largest alone is read",
-     "a few steps of power iteration (v = F.normalize(A.mT @ (A @ v), dim=-2), from the v of the "
-     "step before) give the largest value; torch.lobpcg or torch.svd_lowrank gives a few"},
+     kLargest},
     {kValues, "max", true, 0.8, "is taken for its values, of which the largest alone is read",
-     "a few steps of power iteration (v = F.normalize(A.mT @ (A @ v), dim=-2), from the v of the "
-     "step before) give the largest value; torch.lobpcg or torch.svd_lowrank gives a few"},
+     kLargest},
     {"argsort", "argsort", false, 0.4, "gives an order, which is sorted again for ranks",
      "the second sort is a scatter: ranks = torch.empty_like(order).scatter_(-1, order, "
      "torch.arange(n).expand_as(order)); for a correlation of ranks only that"},
@@ -82,7 +88,12 @@ bool is_among(std::string_view names, std::string_view name) {
   return false;
 }
 
-int64_t elements_in(const Dims& dims) { return TensorShape{dims, {}}.numel(); }
+// In double, as the sizes of a broken trace have no bounds.
+double elements_in(const Dims& dims) {
+  double count = 1;
+  for (const int64_t size : dims) count *= static_cast<double>(size);
+  return count;
+}
 
 bool is_resize(std::string_view base) {
   return base.starts_with("upsample_") || base.starts_with("_upsample_");
@@ -195,25 +206,25 @@ class Readers : AskedSearch {
     if (middle.size() != from.size() || middle[0] != from[0] || middle[1] != from[1] ||
         elements_in(middle) < kSwollen * elements_in(from))
       return;
-    // How far it goes back: of a size that was recorded, or by the window.
-    int64_t to = 0;
+    // How far it goes back: of a size that was recorded, or by the window. In double: the sizes of
+    // a broken trace have no bounds.
+    double to = 0;
     const auto in = asked_.inputs(j);
     const std::vector<int64_t> sizes =
         in.size() > 1 ? numbers_of(in[1].concrete) : std::vector<int64_t>();
     if (sizes.size() + 2 == middle.size() && (is_resize(base) || base.starts_with("adaptive"))) {
-      to = middle[0] * middle[1];
-      for (const int64_t size : sizes) to *= size;
+      to = static_cast<double>(middle[0]) * static_cast<double>(middle[1]);
+      for (const int64_t size : sizes) to *= static_cast<double>(size);
     } else if (is_pool && !sizes.empty()) {
       to = elements_in(middle);
       for (size_t d = 2; d < middle.size(); ++d)
-        to /= std::max<int64_t>(1, sizes[std::min(d - 2, sizes.size() - 1)]);
+        to /= std::max(1.0, static_cast<double>(sizes[std::min(d - 2, sizes.size() - 1)]));
     }
-    if (to == 0 || elements_in(middle) < kSwollen * to) return;
+    if (to <= 0 || elements_in(middle) < kSwollen * to) return;
     CostlyForm& form = form_at(sizes_, i, j);
     take(form, i);
     take(form, j);
-    left_[asked_.key(i)] = static_cast<double>(std::max(to, elements_in(from))) /
-                           static_cast<double>(elements_in(middle));
+    left_[asked_.key(i)] = std::max(to, elements_in(from)) / elements_in(middle);
   }
 
   void report_sizes() {
@@ -242,7 +253,8 @@ class Readers : AskedSearch {
       if (asked_.base(j) == "slice") {
         const auto step_of = whole_argument(asked_.inputs(j), 4);
         auto dim = whole_argument(asked_.inputs(j), 1);
-        if (!step_of || *step_of < kFramesStep || !dim || dims.size() < 2) continue;
+        if (!step_of || *step_of < kFramesStep || *step_of > kMostHop || !dim || dims.size() < 2)
+          continue;
         if (*dim < 0) dim = *dim + std::ssize(dims);
         if (*dim < 0 || *dim >= std::ssize(dims) || dims[static_cast<size_t>(*dim)] == bins)
           continue;
@@ -268,8 +280,9 @@ class Readers : AskedSearch {
              {times_of(form), "with the ops between them"},
              fmt::format("compute the frames that are read alone: hop_length={} ({} times as far) "
                          "in place of a slice with step {}",
-                         hop ? std::to_string(*hop * step) : "... * " + std::to_string(step), step,
-                         step),
+                         hop && *hop < kMostHop ? std::to_string(*hop * step)
+                                                : "... * " + std::to_string(step),
+                         step, step),
              1 - 1 / static_cast<double>(step), WasteProof::shown);
     }
   }
@@ -284,7 +297,7 @@ class Readers : AskedSearch {
       return;
     const int64_t n = left[left.size() - 2];
     const int64_t m = right.back();
-    if (n < kLeastOuter || m < kLeastOuter) return;
+    if (n < kLeastOuter || m < kLeastOuter || n > kMostOuter || m > kMostOuter) return;
     for (size_t j = i + 1; j < end_of(i, kLayerWithin); ++j) {
       if (asked_.kind(j) == OpClass::view) continue;
       const std::string_view base = asked_.base(j);
@@ -327,7 +340,7 @@ class Readers : AskedSearch {
   void read_table(size_t i) {
     const Dims& table = dims_at(i, 0);
     if (table.size() != 2 || table[0] < kLeastTable) return;
-    int64_t& rows = tables_[table];
+    double& rows = tables_[table];
     rows = std::max(rows, elements_in(dims_at(i, 1)));
   }
 
@@ -348,18 +361,18 @@ class Readers : AskedSearch {
     for (const auto& [key, form] : penalties_) {
       const Dims& dims = dims_at(form.first, 0);
       const auto table = tables_.find(dims);
-      if (table == tables_.end() || table->second * kTableTimes > dims[0]) continue;
+      if (table == tables_.end() || table->second * kTableTimes > static_cast<double>(dims[0]))
+        continue;
       report(WasteKind::table_penalty, form,
              fmt::format("a penalty goes over all {} rows of a table, of which the batch reads {} "
                          "at most",
-                         dims[0], table->second),
+                         dims[0], static_cast<int64_t>(table->second)),
              {times_of(form), "with its gradient, which is a whole table, too"},
              "penalise the rows that were looked up, which are at hand: rows = embedding(ids); "
              "rows.square().sum() (as factorisation methods do it); then sparse=True keeps the "
              "gradient to these rows, too; for the whole table weight_decay of the optimizer, or "
              "every N steps",
-             1 - static_cast<double>(table->second) / static_cast<double>(dims[0]),
-             WasteProof::likely);
+             1 - table->second / static_cast<double>(dims[0]), WasteProof::likely);
     }
   }
 
@@ -419,7 +432,7 @@ class Readers : AskedSearch {
   std::map<uint64_t, const ReadForm*> rows_;  // of readers_
   std::map<uint64_t, double> left_;           // of sizes_: the share that stays
   std::map<uint64_t, int64_t> steps_;         // of frames_
-  std::map<Dims, int64_t> tables_;            // rows that a batch reads of each
+  std::map<Dims, double> tables_;             // rows that a batch reads of each
 };
 
 }  // namespace
