@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,27 @@ class AskedSearch : protected WasteSearch {
   AskedSearch(const AskedOps& asked, const Places& places, std::vector<Waste>& found)
       : WasteSearch(asked.all(), places, found), asked_(asked) {}
 
+  using Forms = std::map<uint64_t, CostlyForm>;  // by AskedOps::key()
+
+  // One call more of the form that op `i` has.
+  CostlyForm& form_at(Forms& forms, size_t i, size_t second) const {
+    CostlyForm& form = forms[asked_.key(i)];
+    if (form.count++ == 0) form.first = i;
+    form.second = second;
+    return form;
+  }
+  // Of an argument of op `i`; empty if it is none or no tensor.
+  const Dims& dims_at(size_t i, size_t argument) const {
+    static const Dims kNoDims;
+    const auto in = asked_.inputs(i);
+    return argument < in.size() ? in[argument].dims : kNoDims;
+  }
+  // The next asked op that moves data; asked_.size() if there is none.
+  size_t next(size_t i) const {
+    size_t j = i + 1;
+    while (j < asked_.size() && asked_.kind(j) == OpClass::view) ++j;
+    return j;
+  }
   // The time of an op, which the form gets.
   int64_t take(CostlyForm& form, size_t i) const {
     const int64_t ns = asked_.take(i, form.times, form.calls);

@@ -247,11 +247,7 @@ class InputGradients : WasteSearch {
     add(std::move(waste), calls, times);
   }
 
-  static int64_t numel_of(const Dims& dims) {
-    int64_t n = 1;
-    for (const int64_t size : dims) n *= size;
-    return n;
-  }
+  static int64_t numel_of(const Dims& dims) { return TensorShape{dims, {}}.numel(); }
 
   // Of the nodes [begin, end) of a pass.
   int64_t add_others(const std::vector<size_t>& its, size_t begin, size_t end,

@@ -76,26 +76,6 @@ class KnownForms : AskedSearch {
   }
 
  private:
-  using Forms = std::map<uint64_t, CostlyForm>;
-
-  CostlyForm& form_at(Forms& forms, size_t i, size_t second) const {
-    CostlyForm& form = forms[asked_.key(i)];
-    if (form.count++ == 0) form.first = i;
-    form.second = second;
-    return form;
-  }
-  const Dims& dims_at(size_t i, size_t argument) const {
-    static const Dims kNoDims;
-    const auto in = asked_.inputs(i);
-    return argument < in.size() ? in[argument].dims : kNoDims;
-  }
-  // The next asked op that moves data.
-  size_t next(size_t i) const {
-    size_t j = i + 1;
-    while (j < asked_.size() && asked_.kind(j) == OpClass::view) ++j;
-    return j;
-  }
-
   // --- Counts ---
 
   // Writes ones of these sizes.

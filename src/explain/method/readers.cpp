@@ -88,12 +88,8 @@ bool is_among(std::string_view names, std::string_view name) {
   return false;
 }
 
-// In double, as the sizes of a broken trace have no bounds.
-double elements_in(const Dims& dims) {
-  double count = 1;
-  for (const int64_t size : dims) count *= static_cast<double>(size);
-  return count;
-}
+// In double: products of sizes have no bounds in a broken trace.
+double elements_in(const Dims& dims) { return static_cast<double>(TensorShape{dims, {}}.numel()); }
 
 bool is_resize(std::string_view base) {
   return base.starts_with("upsample_") || base.starts_with("_upsample_");
@@ -126,26 +122,6 @@ class Readers : AskedSearch {
   }
 
  private:
-  using Forms = std::map<uint64_t, CostlyForm>;
-
-  CostlyForm& form_at(Forms& forms, size_t i, size_t second) const {
-    CostlyForm& form = forms[asked_.key(i)];
-    if (form.count++ == 0) form.first = i;
-    form.second = second;
-    return form;
-  }
-  const Dims& dims_at(size_t i, size_t argument) const {
-    static const Dims kNoDims;
-    const auto in = asked_.inputs(i);
-    return argument < in.size() ? in[argument].dims : kNoDims;
-  }
-  // The next asked op that moves data; asked_.size() if there is none.
-  size_t next(size_t i) const {
-    size_t j = i + 1;
-    while (j < asked_.size() && asked_.kind(j) == OpClass::view) ++j;
-    return j;
-  }
-
   // --- Forms that what reads them makes cheaper ---
 
   // The ops behind `i` that are read one after the other; 0 if they are others.
