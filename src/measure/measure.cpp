@@ -129,8 +129,7 @@ double product_gflops(simd::FloatType type) {
   constexpr int64_t kDepth = 512;
   constexpr int64_t kPanels = 4;
   const simd::PanelKernel& kernel =
-      simd::choose_panel_kernel({.weights = type, .count = kDepth * kDepth, .rows = kRows})
-          .kernel();
+      simd::choose_panel_kernel({.weights = type, .rows = kRows}).kernel();
   const int64_t width = kernel.layout.width;
   const std::vector<float> columns =
       random_values(type, static_cast<size_t>(kDepth * kPanels * width));

@@ -4,7 +4,6 @@
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>

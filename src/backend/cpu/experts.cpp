@@ -170,12 +170,12 @@ class ExpertStage {
 
   // One layout for all numbers of rows, so that weights are packed once: that for few, which reads
   // bf16 as it is where the one for many would have it widened.
-  const PanelKernel& kernel() const { return kernels().of(stage_, 1); }
+  const PanelKernel& kernel() const { return kernels().of(1); }
   // The kernel for a block of `rows`: of that layout, or that of few rows.
   const PanelKernel& kernel(int64_t rows) const {
     const PanelKernel& few = kernel();
     if (rounding_.to != simd::Precision::i4) return few;
-    const PanelKernel& wanted = kernels().of(stage_, rows);
+    const PanelKernel& wanted = kernels().of(rows);
     return wanted.layout.holds_weights_as(few.layout) ? wanted : few;
   }
   const simd::Rounding& rounding() const { return rounding_; }

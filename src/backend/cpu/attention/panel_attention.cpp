@@ -179,10 +179,8 @@ class PanelAttention final : public FusedKernel {
   };
 
   const PanelKernel& panel_kernel() const {
-    return simd::choose_panel_kernel({.weights = float_type(s_.dtype),
-                                      .count = s_.keys * std::max(s_.depth, s_.values),
-                                      .rows = block_rows_,
-                                      .packs_once = true})
+    return simd::choose_panel_kernel(
+               {.weights = float_type(s_.dtype), .rows = block_rows_, .packs_once = true})
         .kernel();
   }
 

@@ -451,16 +451,16 @@ class CpuRowChain final : public RowChain {
     const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
     ChainShape shape;
     int64_t weights = 0;
+    const PanelKernel& kernel = kernels().of(rows);
     for (size_t i = 0; i < stages_.size(); ++i) {
       const ChainStage& s = stages_[i];
       weights += s.k() * s.n() * s.products();
       const int64_t each = width / s.products();
       shape.stages.push_back({(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16,
-                              tiles_pay(kernels().of(s, rows))});
+                              tiles_pay(kernel)});
       // What flows on is of the type that the next kernel reads; the last result is computed in
       // f32.
-      const FloatType flows =
-          i + 1 < stages_.size() ? kernels().of(stages_[i + 1], rows).layout.rows : FloatType::f32;
+      const FloatType flows = i + 1 < stages_.size() ? kernel.layout.rows : FloatType::f32;
       shape.widest_row_bytes = std::max(shape.widest_row_bytes,
                                         s.flowing_columns() * static_cast<int64_t>(size_of(flows)));
     }
@@ -507,8 +507,8 @@ class CpuRowChain final : public RowChain {
                                      std::span<const MatrixView> outputs,
                                      std::span<const ColumnSums> sums) const {
     call_stages.clear();
+    const PanelKernel& kernel = kernels().of(rows);
     for (const ChainStage& stage : stages_) {
-      const PanelKernel& kernel = kernels().of(stage, rows);
       const PackedWeights& weights = stage.packed(kernel.layout, rounding_);
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,

@@ -81,9 +81,8 @@ struct ChainKernels {
   // More than any kernel for few rows serves.
   static constexpr int64_t kManyRows = 1024;
 
-  const simd::PanelKernel& of(const ChainStage& stage, int64_t rows) const {
+  const simd::PanelKernel& of(int64_t rows) const {
     return simd::choose_panel_kernel({.weights = weights,
-                                      .count = stage.k() * stage.n() * stage.products(),
                                       .rows = rows,
                                       .precision = rounding.to,
                                       .group = rounding.groups.size,
@@ -92,16 +91,8 @@ struct ChainKernels {
         .kernel();
   }
 
-  // Of any stage: no kernel for few rows.
-  const simd::PanelKernel& of_many_rows() const {
-    return simd::choose_panel_kernel({.weights = weights,
-                                      .rows = kManyRows,
-                                      .precision = rounding.to,
-                                      .group = rounding.groups.size,
-                                      .integer_rows = integer_rows,
-                                      .widens = widens})
-        .kernel();
-  }
+  // No kernel for few rows.
+  const simd::PanelKernel& of_many_rows() const { return of(kManyRows); }
 
   // Rows that the level's widest kernel computes at once, whatever the chain's type: half a tile
   // less for one thread than for another costs more than the ragged end of a smaller tile.

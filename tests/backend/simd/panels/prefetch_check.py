@@ -13,7 +13,8 @@ SYMBOL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 # A tile of six rows of every type of weights, of one and of two products.
 TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel)ELl6ELi([12])E")
 # 8-bit weights in pairs: of rows of 16 bits, whose sums hold 512 of k.
-PAIRS = re.compile(r"N_AVX([23])\w*?4tileIL(l512E)Ll6ELi([12])E")
+PAIRS = re.compile(r"N_AVX([23])\w*?4tileIL(l512)ELl6ELi([12])E")
+PANELS = {"F32Panel": "f32", "Bf16Panel": "bf16", "l512": "8-bit pairs"}
 
 
 def main():
@@ -36,11 +37,11 @@ def main():
         print("no AVX2 or AVX-512 tiles in", library)
         return 77
     for level, panel, products in sorted(tiles - fetching):
-        print(f"AVX{level} {panel}, {products} product(s): six rows fetch nothing of the next panel")
+        print(f"AVX{level} {PANELS[panel]}, {products} product(s): six rows fetch nothing of the next panel")
     wanted = {(level, panel, products) for level in "23"
-              for panel in ("F32Panel", "Bf16Panel", "l512E") for products in "12"}
+              for panel in PANELS for products in "12"}
     for level, panel, products in sorted(wanted - tiles):
-        print(f"AVX{level} {panel}, {products} product(s): no tile of six rows")
+        print(f"AVX{level} {PANELS[panel]}, {products} product(s): no tile of six rows")
     return 1 if wanted - fetching else 0
 
 

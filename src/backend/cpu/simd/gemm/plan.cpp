@@ -103,7 +103,7 @@ void choose_tiles(GemmPlan& s, const GemmCall& c) {
   constexpr int64_t kLeastColumns = 1024;
   s.path = GemmPath::tiles;
   // The kernel for weights that are packed in tiles.
-  s.kernel = &choose_panel_kernel({.weights = c.b.type, .count = c.k * c.n, .rows = c.m}).kernel();
+  s.kernel = &choose_panel_kernel({.weights = c.b.type, .rows = c.m}).kernel();
   s.kc = tile_depth(ceil_div(c.k, kTileK)) * kTileK;
   s.k_chunk = s.kernel->layout.padded(c.k);
   s.m_chunk = tile_block_rows(c.k);
@@ -142,7 +142,6 @@ GemmPlan plan_gemm(const GemmCall& c) {
     return s;
   }
   s.entry = &choose_panel_kernel({.weights = c.b.type,
-                                  .count = c.k * c.n,
                                   .rows = c.m,
                                   .widens = c.a.type != FloatType::bf16,
                                   .packs_once = true});

@@ -18,7 +18,6 @@ namespace {
 // widening them is a shift and a mask.
 struct Bf16Panel {
   static constexpr int64_t kStepBytes = kWidth * 2;
-  static constexpr bool kHasScales = false;
   explicit Bf16Panel(const void* p) : panel(static_cast<const uint16_t*>(p)) {}
   const uint16_t* panel;
   const uint16_t* data() const { return panel; }

@@ -29,7 +29,6 @@ struct F32Rows {
 
 struct F32Panel {
   static constexpr int64_t kStepBytes = kWidth * 4;
-  static constexpr bool kHasScales = false;
   explicit F32Panel(const void* p) : panel(static_cast<const float*>(p)) {}
   const float* panel;
   const float* data() const { return panel; }

@@ -66,11 +66,6 @@ HWY_INLINE Vi zeros_of(const uint8_t* zeros, int64_t j) {
       Di(), hn::LoadU(hn::Rebind<uint8_t, Di>(), zeros + j * static_cast<int64_t>(kLanes)));
 }
 
-// What put_sum() wants of a panel: scales are in the sums already.
-struct GroupSums {
-  static constexpr bool kHasScales = false;
-};
-
 // totals += sums of one group, its zeros taken away, times its scales.
 template <int64_t kRows, FloatType kType>
 HWY_INLINE void add_group(const Vi (&sums)[kRows][kNv], const GroupView& group,
@@ -152,7 +147,7 @@ void tile(const PanelArgs& args, int64_t row) {
     const Vf scale = set(args.row_scales[row + i]);
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j)
-      put_sum<GroupSums, kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
+      put_sum<kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
   }
 }
 
@@ -167,8 +162,7 @@ template <int kParts>
 void put_rows(const PanelArgs& args, int64_t row, int64_t rows, const float* sums) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < kNv; ++j)
-      put_sum<GroupSums, kParts>(args, row + i, j,
-                                 load(sums + i * kWidth + j * static_cast<int64_t>(kLanes)));
+      put_sum<kParts>(args, row + i, j, load(sums + i * kWidth + j * static_cast<int64_t>(kLanes)));
 }
 
 // The values of a panel, [k][width], as the kernels of many rows take them.

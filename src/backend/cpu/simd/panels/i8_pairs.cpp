@@ -134,13 +134,13 @@ void store_pairs(const float* values, int64_t k, const float* scales, void* pane
   interleave_rows(rows, k, kPairsWidth, static_cast<int8_t*>(panel));
 }
 
-void quantise_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end,
-                   void* out, int64_t stride, float* scales) {
+}  // namespace
+
+void rows_as_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, void* out,
+                 int64_t stride, float* scales) {
   quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
                                 scales);
 }
-
-}  // namespace
 
 const char* decline_i8_pairs(const PanelUse& use) {
   // One tile of rows waits for its weights; two wait about as long as for weights of 16 bits.
@@ -158,7 +158,7 @@ const PanelKernel& i8_pairs_kernel() {
                  .weight_bytes = 1,
                  .has_scales = true,
                  .store = store_pairs,
-                 .quantise_rows = quantise_rows,
+                 .quantise_rows = rows_as_i16,
                  .row_bytes = 2,
                  .most_k = kI16RowsDepth},
       .mr = kI8PairsRows,

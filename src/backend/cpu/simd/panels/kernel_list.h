@@ -13,8 +13,7 @@ namespace epilogue::simd {
 // What is to be multiplied.
 struct PanelUse {
   FloatType weights = FloatType::f32;
-  int64_t count = 0;  // of weights
-  int64_t rows = 0;   // of A, about
+  int64_t rows = 0;  // of A, about
   Precision precision = Precision::same;
   int64_t group = GroupFormat{}.size;  // of Precision::i4
   bool integer_rows = false;           // rows become 8-bit integers too, one scale per row

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of f32 times a panel by the f32 micro-kernel. How a panel's weights are widened is a type
-// (micro_kernel-inl.h), made of the panel's address; kHasScales: its columns have scales.
+// (micro_kernel-inl.h), made of the panel's address.
 //
 // Included once per target.
 #if defined(EPILOGUE_SIMD_PANELS_PANEL_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -50,12 +50,11 @@ HWY_INLINE void finish(const PanelStore& s, int64_t row, int64_t j, Vf sum) {
 }
 
 // What is done with a finished sum of row `row`, vector j of the panel.
-template <class B, int kParts>
+template <int kParts>
 HWY_INLINE void put_sum(const PanelArgs& args, int64_t row, int64_t j, Vf sum) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   constexpr int64_t part_vectors = kNv / kParts;
   constexpr int64_t part_width = kWidth / kParts;
-  if constexpr (B::kHasScales) sum = hn::Mul(sum, load(args.scales + j * lanes));
   float* const to = args.sums[j / part_vectors] + row * part_width + j % part_vectors * lanes;
   if (args.accumulate) sum = hn::Add(load(to), sum);
   if (kParts == 1 && args.store != nullptr) return finish(*args.store, row, j * lanes, sum);
@@ -101,7 +100,7 @@ void row_product(const PanelArgs& args) {
   }
 #pragma GCC unroll 4
   for (int64_t j = 0; j < kNv; ++j)
-    put_sum<B, kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
+    put_sum<kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
 }
 
 // finish() of whole columns, without a question per vector: where a panel is so short that it stays
@@ -150,7 +149,7 @@ HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, const Put& put) {
 template <class B, int64_t kRows, int kParts, Ahead kAhead>
 void panel_tile(const PanelArgs& args, int64_t row) {
   panel_sums<B, kRows, kAhead>(args, row, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
-    put_sum<B, kParts>(args, row + i, j, sum);
+    put_sum<kParts>(args, row + i, j, sum);
   });
 }
 
@@ -184,7 +183,7 @@ void panel_product(const PanelArgs& args) {
   const bool is_in_l1 = args.k * B::kStepBytes <= kPanelInL1;
   const bool is_whole = stores_whole(args);
   all_rows<kMr>(args.m, [&](auto rows, auto stream, int64_t row) {
-    if constexpr (kParts == 1 && rows() == kMr && !B::kHasScales) {
+    if constexpr (kParts == 1 && rows() == kMr) {
       if (is_in_l1 && is_whole)
         return args.store->type == FloatType::bf16 ? whole_tile_of<B, FloatType::bf16>(args, row)
                                                    : whole_tile_of<B, FloatType::f32>(args, row);

@@ -15,6 +15,9 @@ namespace epilogue::simd {
 inline constexpr int64_t kW8a8Depth = 65536;
 // The same of rows of 16 bits: 128 * 32767 as often.
 inline constexpr int64_t kI16RowsDepth = 512;
+// PanelLayout::quantise_rows of rows of 16 bits.
+void rows_as_i16(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, void* out,
+                 int64_t stride, float* scales);
 // Of k, in the panels of the kernels that multiply four neighbours at once: a tile's row.
 inline constexpr int64_t kQuadsK = 64;
 

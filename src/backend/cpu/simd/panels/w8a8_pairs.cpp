@@ -66,11 +66,6 @@ HWY_INLINE Vi add_pairs(Columns columns, Columns rows, Vi sum) {
 
 #endif
 
-// What put_sum() wants of a panel: its scales are in the sums already.
-struct ScaledSums {
-  static constexpr bool kHasScales = false;
-};
-
 // kDepth: how much of k sums of 32 bits hold. These sums are added up in f32, so that few rows read
 // a panel as one run of memory.
 template <int64_t kDepth, int64_t kRows, int kParts, Stream kStream>
@@ -138,7 +133,7 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) {
       const Vf scale = hn::Mul(row_scale, load(args.scales + j * lanes));
-      put_sum<ScaledSums, kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
+      put_sum<kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
     }
   }
 }
@@ -163,12 +158,6 @@ void widened_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int6
                   void* out, int64_t stride, float* scales) {
   quantise_kernels().f32_to_wide_i8(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
                                     scales);
-}
-
-void i16_rows(const float* in, int64_t in_stride, int64_t m, int64_t k, int64_t k_end, void* out,
-              int64_t stride, float* scales) {
-  quantise_kernels().f32_to_i16(in, in_stride, m, k, k_end, static_cast<int16_t*>(out), stride,
-                                scales);
 }
 
 template <int64_t kDepth>
@@ -206,7 +195,7 @@ void finish_sums(const IntegerSums& s) {
 
 constexpr W8a8Kernels table = {
     .kernel = pairs_kernel<kW8a8Depth>(widened_rows, kW8a8Depth),
-    .of_i16_rows = pairs_kernel<kI16RowsDepth>(i16_rows, kAnyK),
+    .of_i16_rows = pairs_kernel<kI16RowsDepth>(rows_as_i16, kAnyK),
     .finish = finish_sums,
 };
 
