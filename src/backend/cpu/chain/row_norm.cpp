@@ -24,8 +24,12 @@ const float* as_f32(const Tensor& t, int64_t k, float* buffer, float added = 0) 
     return static_cast<const float*>(t.data());
   const auto* data = static_cast<const char*>(t.data());
   const auto bytes = static_cast<int64_t>(size_of(type));
-  for (int64_t i = 0; i < k; ++i)
-    simd::to_f32(type, data + i * t.strides()[0] * bytes, buffer + i, 1);
+  if (t.is_contiguous()) {
+    simd::to_f32(type, data, buffer, static_cast<size_t>(k));
+  } else {
+    for (int64_t i = 0; i < k; ++i)
+      simd::to_f32(type, data + i * t.strides()[0] * bytes, buffer + i, 1);
+  }
   if (added != 0)
     for (int64_t i = 0; i < k; ++i) buffer[i] += added;
   return buffer;
