@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from epilogue.torch import host_reduce
 from epilogue.torch.handle import Handle
+from epilogue.torch.sharded import Join
 
 DTYPES = (torch.float32, torch.bfloat16)
 # Of few numbers each rank sums all; of many its share, block by block (524288 numbers of bf16, 262144 of f32).
@@ -149,8 +150,8 @@ def test_many_calls(world):
 
 
 def _rows(rank, dtype, wide):
-    """Products whose rows are summed block by block while the next ones are computed: 256 rows at once. Wide ones have rows too
-    long for that (f32), which are summed after the product."""
+    """Products whose rows are summed, or gathered, block by block while the next ones are computed: 256 rows at once. Wide ones have
+    rows too long for that (f32), which are joined after the product."""
     world, columns = dist.get_world_size(), 4100 if wide else 96
     number = host_reduce.host_group().number
     torch.manual_seed(7)
@@ -175,13 +176,16 @@ def _rows(rank, dtype, wide):
             for _ in range(3):
                 if draw.random() < 0.3:  # one rank is ahead of the others
                     time.sleep(draw.random() * 0.004)
-                got = handles[rank](x, [weights[rank]], (number, *more))
+                got = handles[rank](x, [weights[rank]], Join(False, (number, *more)))
                 assert torch.equal(got, want.to(dtype)), (rows, blocks)
                 if draw.random() < 0.2:
                     time.sleep(draw.random() * 0.002)
+                got = handles[rank](x, [weights[rank]], Join(True, (number,)))
+                assert torch.equal(got, torch.cat(parts, 1)), (rows, blocks)
             ones = host_reduce.all_reduce(torch.ones(5))  # another kind of call between them
             assert torch.equal(ones, torch.full((5,), float(world)))
-    assert handles[rank](x[:0], [weights[rank]], (number, None, None)).shape == (0, columns)
+    assert handles[rank](x[:0], [weights[rank]], Join(False, (number, None, None))).shape == (0, columns)
+    assert handles[rank](x[:0], [weights[rank]], Join(True, (number,))).shape == (0, columns * world)
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -191,21 +195,22 @@ def test_rows_of_products(world, dtype, wide):
     ranks.run(_rows, dtype, wide, world=world)
 
 
-def _rows_differ(rank):
+def _rows_differ(rank, gathers):
     number = host_reduce.host_group().number
     weight = torch.randn(8, 16)
     handle = Handle([weight], [None], "none")
     try:
-        handle(torch.randn(300 + rank, 16), [weight], (number, None, None))
+        handle(torch.randn(300 + rank, 16), [weight], Join(gathers, (number,) if gathers else (number, None, None)))
     except RuntimeError as error:
         return str(error)
     return "no error"
 
 
-def test_rows_that_differ_are_an_error():
-    errors = ranks.run(_rows_differ)
+@pytest.mark.parametrize("gathers", [False, True])
+def test_rows_that_differ_are_an_error(gathers):
+    errors = ranks.run(_rows_differ, gathers)
     ranks.stop(2)
-    assert any("a product's all_reduce of 2400 f32" in e and "of 2408 f32" in e for e in errors), errors
+    assert any(f"a product's all_{'gather' if gathers else 'reduce'} of 2400 f32" in e and "of 2408 f32" in e for e in errors), errors
     assert all("same call on all ranks" in e or "another rank" in e for e in errors), errors
 
 

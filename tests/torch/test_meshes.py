@@ -83,6 +83,32 @@ def _error(y, want):
     return float((y.double() - want).norm() / want.norm())
 
 
+def _wrapped_head(rank):
+    """A head of a plan that FSDP2 wraps by itself runs as its own, and says why."""
+    torch.manual_seed(0)
+    plain = models.build("llama", tie_word_embeddings=False)
+    model = copy.deepcopy(plain)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+    parallelize_module(model, mesh["tensor"], {**_plan(), "lm_head": ColwiseParallel(output_layouts=Replicate())})
+    for module in (*model.model.layers, model.lm_head, model):
+        fully_shard(module, mesh=mesh["data"])
+    epilogue.torch.fuse(model, linears="always")
+    ids = models.ids(40)
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits + 0, plain(ids).logits, rtol=1e-3, atol=1e-4)
+    report = epilogue.torch.why(model)
+    head = next((row for row in report.linears if row.name == "lm_head"), None)
+    assert head is not None, str(report)
+    reason = head.reason or head.what
+    assert "fully_shard() was called on the layer itself" in reason, str(report)
+    assert report.fused_calls == models.LAYERS, str(report)
+    return True
+
+
+def test_a_head_that_fsdp2_wraps_by_itself_says_so():
+    assert all(ranks.run(_wrapped_head, world=4))
+
+
 def _passes(rank, way, dtype, before):
     torch.manual_seed(0)
     sizes = {"hidden_size": 256, "intermediate_size": 512}

@@ -165,8 +165,13 @@ def _by_default(rank, dtype):
         with torch.no_grad():
             exact = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 3e-2, "atol": 3e-2}
             torch.testing.assert_close(split(x) + 0, own(x) + 0, **exact)
+        with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            split(x)
+        ops = {event.key: event.count for event in seen.key_averages()}
+        assert ops.get("epilogue::summed") == 1 and ops.get("epilogue::gathered") == 1, ops  # o's sum, the head's columns
+        assert not any("all_gather" in name or "allgather" in name for name in ops), ops
     report = epilogue.torch.why(split)
-    assert report.linear_calls == 5 * 4 and not any(row.own_calls for row in report.linears), str(report)
+    assert report.linear_calls == 5 * 8 and not any(row.own_calls for row in report.linears), str(report)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -216,6 +221,41 @@ def test_models_by_their_own_plans(tmp_path, name, way, dtype):
     model.save_pretrained(tmp_path)
     for own, fused in ranks.run(_model, str(tmp_path), dtype, way, 8):
         assert 0 < fused <= 1.05 * own, (own, fused)
+
+
+def _split_later(rank, folder, dtype, again):
+    """Fused as one model, then split by transformers' plan: its experts run as their own once, then as this rank's part."""
+    from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+
+    reference, model = (transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype) for _ in range(2))
+    epilogue.torch.fuse(model, linears="always")
+    with torch.no_grad():
+        model(models.ids(9))
+    plan, _, _ = model._resolve_parallel_plans(transformers.distributed.DistributedConfig(tp_size=2, tp_plan="auto"))
+    apply_tensor_parallelism(model, init_device_mesh("cpu", (2,)), plan)
+    if again:
+        epilogue.torch.fuse(model, linears="always")
+    calls, reference = 5, reference.double()
+    reference.set_experts_implementation("eager")
+    before = epilogue.torch.why(model)
+    with torch.no_grad():
+        ids = models.ids(9)
+        errors = [_error(model(ids).logits, reference(ids).logits) for _ in range(calls)]
+    report = epilogue.torch.why(model)
+    assert all(row.part == f"rank {rank} of 2" for row in report.rows), str(report)
+    assert report.fused_calls - before.fused_calls == len(report.rows) * (calls - (not again)), str(report)
+    epilogue.torch.unfuse(model)
+    with torch.no_grad():
+        errors.append(_error(model(ids).logits, reference(ids).logits))
+    return errors
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_experts_that_are_split_after_they_are_fused(tmp_path, dtype, again):
+    _mixtral(hidden_size=256, intermediate_size=512).save_pretrained(tmp_path)
+    for errors in ranks.run(_split_later, str(tmp_path), dtype, again):
+        assert all(0 < e <= 1.05 * errors[-1] or e < 1e-5 for e in errors), errors
 
 
 def _differing(rank):

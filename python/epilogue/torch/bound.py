@@ -25,6 +25,8 @@ class Bound:
         self.gathered: "gathered.Gathered | None" = None  # by FSDP2, as obstacle() found it last
         self._marks: "list[typing.Any]" = []
         self._found: "sharded.Split | str" = ""
+        self._others: "list[dict[int, typing.Any]] | None" = None  # hooks of what is no linear layer
+        self.columns = 0  # of the whole result, where it is split
         found = {path: self._resolve(root, path) for path in plan.paths()}
         self.linears = [found[path] for path in plan.linears]
         self.dropouts = [found[path] for path in plan.dropouts]
@@ -69,12 +71,14 @@ class Bound:
 
     def _split(self) -> "str | None":
         """Finds out whether hooks and weights are those of a plan of tensor parallelism, or says why not."""
-        others = [hooks for child, _, _ in self.children if child not in self.linears for hooks in hooks_of(child)]
-        if any(others):
+        if self._others is None:
+            self._others = [hooks for child, _, _ in self.children if child not in self.linears for hooks in hooks_of(child)]
+        if any(self._others):
             return "a hook on a layer of the MLP"
         marks = [mark for linear in self.linears for mark in sharded.marks_of(linear)]
         if marks != self._marks:
             self._marks, self._found = marks, sharded.split_of_mlp(self.linears)
+            self.columns = sharded.columns_of(self.linears[-1]) if isinstance(self._found, sharded.Split) else 0
         if isinstance(self._found, str):
             return "a hook on a layer of the MLP" if self._found == "a hook on a layer" else self._found
         self.split = self._found

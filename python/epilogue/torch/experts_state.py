@@ -48,6 +48,7 @@ class ExpertsState:
         self.store: "Store | None" = None  # where the weights are if packed ones replace them
         self._pack: "_Pack | None" = None
         self._split: "tuple[typing.Any, sharded.ExpertsSplit | str]" = (None, "")
+        self.is_split_later = False  # ranks share the experts since they were fused
         self._children: "list[tuple[nn.Module, type, list[typing.Any]]] | None" = None
 
     def __deepcopy__(self, memo: typing.Any) -> "ExpertsState":
@@ -96,6 +97,18 @@ class ExpertsState:
             self._split = (marks, sharded.split_of_experts(module))
         return self._split[1]
 
+    def _resplit(self, module: nn.Module) -> None:
+        """The plan of this rank's part, where ranks share the experts since they were fused."""
+        self.is_split_later, kind = False, type(module)
+        module.__class__ = kind._epilogue_original
+        try:
+            plan = experts_of(module)
+        finally:
+            module.__class__ = kind
+        if isinstance(plan, ExpertsPlan):
+            self.plan = plan
+            self.refresh()
+
     def run_split(self, module: nn.Module, args: typing.Any, kwargs: typing.Any) -> "torch.Tensor | None":
         """The result of experts that ranks share; None where nothing says so, or where the plan's forward has to run."""
         split = self.split_of(module)
@@ -106,6 +119,8 @@ class ExpertsState:
             self.reason = "its parameters are not gathered"
             self.own_calls += 1
             return None
+        if self.is_split_later:
+            self._resplit(module)
         return split.call(module, args, kwargs, lambda *a, **k: self.run(module, a, k), type(module)._epilogue_own)
 
     def _changed(self, module: nn.Module) -> "str | None":
@@ -275,9 +290,12 @@ def _experts_class(original: type) -> type:
             if not _keeps_op(self, args, kwargs):
                 return own(self, *args, **kwargs)
             return _op_of(self, *args, *kwargs.values())
-        if args and isinstance(args[0], fx.Proxy):
-            return own(self, *args, **kwargs)
-        out = self.__dict__[STATE].run(self, args, kwargs)
+        state: "ExpertsState | None" = self.__dict__.get(STATE)
+        if state is None or (args and isinstance(args[0], fx.Proxy)):
+            return own(self, *args, **kwargs)  # not fused any more, but a plan holds this function
+        if "forward" in self.__dict__ and type(self) is _experts_class(original) and sharded.is_planned_experts(self):
+            self.__class__, state.is_split_later = _split_class(original), True  # from the next call on
+        out = state.run(self, args, kwargs)
         return own(self, *args, **kwargs) if out is None else out
 
     return class_of(original, _experts_class, call)

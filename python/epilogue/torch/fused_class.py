@@ -113,6 +113,7 @@ def class_of(
     own = original.forward
     if method == "forward":
         functools.update_wrapper(call, own)
+    call._epilogue_call_of = original  # type: ignore[attr-defined]  # a plan that comes later holds it as the module's forward
     body = {method: call, "__reduce_ex__": reduce, "__doc__": original.__doc__, "__module__": original.__module__,
             "_epilogue_original": original, "_epilogue_own": own, "_epilogue_fused": call}  # fmt: skip
     return type("Fused" + original.__name__, (original,), body)

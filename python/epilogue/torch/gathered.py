@@ -94,11 +94,21 @@ def shapes_within(module: nn.Module) -> "dict[str, tuple[int, ...]]":
     return found
 
 
-def has_own_hooks(module: nn.Module) -> bool:
-    """Whether FSDP2's hooks are on this very module, and no others."""
+def _handles(module: nn.Module) -> "list[typing.Any]":
+    """Of FSDP2's hooks on this very module, None where there are none."""
     known = _loaded.get("torch.distributed._composable_state")
     state = None if known is None else known._get_module_state(module)
-    handles = [getattr(state, f"_{when}_forward_hook_handle", None) for when in ("pre", "post")]
+    return [getattr(state, f"_{when}_forward_hook_handle", None) for when in ("pre", "post")]
+
+
+def is_wrapped(module: nn.Module) -> bool:
+    """Whether FSDP2's hooks are on this very module, beside others or not."""
+    return any(handle is not None for handle in _handles(module))
+
+
+def has_own_hooks(module: nn.Module) -> bool:
+    """Whether FSDP2's hooks are on this very module, and no others."""
+    handles = _handles(module)
     if None in handles or module._backward_hooks or module._backward_pre_hooks:
         return False
     return [*module._forward_pre_hooks, *module._forward_hooks] == [handle.id for handle in handles]

@@ -11,6 +11,8 @@ from .bits import rows_of
 from .norms import Norm
 from .packed import Rounded
 
+if typing.TYPE_CHECKING:
+    from . import sharded
 
 made = 0  # handles, ever: each packs its weights at its first call
 
@@ -79,12 +81,12 @@ class Handle:
         self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
 
     def __call__(
-        self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]", summed: "typing.Sequence[typing.Any] | None" = None
+        self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]", join: "sharded.Join | None" = None
     ) -> "torch.Tensor | None":
-        """With the parameters as they are now; None if one has other memory than it had. summed: over which ranks, and what is
-        added (sharded.Split.run)."""
-        if summed is not None:
-            return torch.ops.epilogue.summed.default(x, self.number, parameters, *summed)
+        """With the parameters as they are now; None if one has other memory than it had. join: with other ranks' parts."""
+        if join is not None:
+            op = torch.ops.epilogue.gathered if join.gathers else torch.ops.epilogue.summed
+            return op.default(x, self.number, parameters, *join.given)
         return torch.ops.epilogue.fused_mlp.default(x, self.number, parameters)
 
     def refresh(self) -> None:

@@ -169,7 +169,7 @@ def _open(group: typing.Any) -> "_HostGroup | _Hosts | None":
     """Asked of all ranks of the group together. None on all of them, or on none."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     timeout = _timeout_of(group)
-    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and ranks > 1 and hasattr(_ops, "summed")  # not in older ops
+    wanted = os.environ.get("EPILOGUE_HOST_REDUCE", "on") != "off" and ranks > 1 and hasattr(_ops, "gathered")  # not in older ops
     wishes = _gathered((wanted, _host()), group)
     by_host: "dict[typing.Any, list[int]]" = {}
     for r, (_, host) in enumerate(wishes):
@@ -240,7 +240,8 @@ def host_group(group: typing.Any = None) -> "_HostGroup | None":
 
 
 def number_for(group: typing.Any, dtype: torch.dtype, more: "typing.Iterable[torch.Tensor | None]") -> "int | None":
-    """Of the memory through which a product's rows are summed as they come, plus `more`; None where all_reduce() does it after it."""
+    """Of the memory through which a product's rows are joined as they come, plus `more`; None where all_reduce() or all_gather() does
+    it after it."""
     found = host_group(group) if dtype in _DTYPES else None
     if found is None or any(t is not None and not (_fits(t) and t.dtype is dtype) for t in more):
         return None

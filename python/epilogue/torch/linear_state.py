@@ -98,12 +98,12 @@ class _Pending(typing.NamedTuple):
 
 
 def _called(
-    handle: Handle, x: torch.Tensor, given: "list[torch.Tensor]", summed: "tuple[typing.Any, ...] | None"
+    handle: Handle, x: torch.Tensor, given: "list[torch.Tensor]", join: "sharded.Join | None"
 ) -> "list[torch.Tensor]":
     """A result for each; none at all if a parameter has other memory than it had."""
-    if summed is None:
+    if join is None:
         return _linear(x, handle.number, given, None)
-    out = handle(x, given, summed)
+    out = handle(x, given, join)
     return [] if out is None else [out]
 
 
@@ -119,9 +119,9 @@ class _Set:
         self.split: "sharded.Split | None" = None  # that all of them have
 
     def run(
-        self, x: torch.Tensor, options: "Options", summed: "tuple[typing.Any, ...] | None" = None
+        self, x: torch.Tensor, options: "Options", join: "sharded.Join | None" = None
     ) -> "list[torch.Tensor] | None":
-        """A result for each; None where they run as their own. summed: over which ranks, and what is added."""
+        """A result for each; None where they run as their own. join: with the other ranks' parts."""
         global _linear
         if _linear is None:
             _linear = torch.ops.epilogue.linear.default
@@ -142,13 +142,13 @@ class _Set:
             return None
         given = x if x.dtype is dtype else x.to(dtype)
         if pack.handle is not None:
-            outs = _called(pack.handle, given, pack.taken.given, summed)
+            outs = _called(pack.handle, given, pack.taken.given, join)
             if outs:
                 return outs
         pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
         if once:
             self.packs.clear()
-        return None if pack is None else _called(pack.handle, given, pack.taken.given, summed)
+        return None if pack is None else _called(pack.handle, given, pack.taken.given, join)
 
     def _take(self, now: "gathered.Gathered | None" = None) -> "Taken | str":
         is_split = self.split is not None
@@ -302,7 +302,8 @@ class LinearState:
         self.together: "_Set | None" = None
         self._notes = 0
         self._marks: "list[typing.Any]" = []
-        self._split: "sharded.Split | str" = ""
+        self._split: "sharded.Split | str | None" = None
+        self._columns = 0  # of the whole result
 
     def __deepcopy__(self, memo: typing.Any) -> "LinearState":
         return LinearState(self.options, None if self.siblings is None else self.siblings.__deepcopy__(memo))
@@ -326,12 +327,12 @@ class LinearState:
 
     def run_split(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The same of a layer that is split over ranks, in place of the hooks of its plan. None: nothing is on it, or they run."""
-        if not sharded.is_marked(module):
-            return None
         split = self.split_of(module)
+        if split is None:
+            return None
         reason = split if isinstance(split, str) else signals.foreign()
         if reason is None:
-            gradients = torch.is_grad_enabled() and (x.requires_grad or gathered.trains(module))
+            gradients = _is_grad_enabled() and (x.requires_grad or gathered.trains(module))
             if gradients and not self.options.training:
                 reason = "gradients are wanted: fuse(model, training=True)"
         if reason is None:
@@ -340,7 +341,7 @@ class LinearState:
         if reason is None:
             bias = gathered.own_of(module).get("bias") if split.partial else None
             product = functools.partial(self._run, module, split, axes=split.axes_of_rows(x))
-            out = split.run(x, rows, gradients, module.weight.shape[0], bias, None, product)
+            out = split.run(x, rows, gradients, self._columns, bias, None, product)
             if out is not None:
                 self.fused_calls += 1
                 return out
@@ -352,23 +353,25 @@ class LinearState:
         """Of the last call that ran fused."""
         return None if self.alone is None else self.alone.split
 
-    def split_of(self, module: nn.Module) -> "sharded.Split | str":
+    def split_of(self, module: nn.Module) -> "sharded.Split | str | None":
+        """None: its weight is no DTensor."""
         marks = sharded.marks_of(module)
         if marks != self._marks:
-            self._marks, self._split = marks, sharded.split_of(module)
+            self._marks, self._split = marks, sharded.split_of(module) if sharded.is_marked(module) else None
+            self._columns = sharded.columns_of(module) if isinstance(self._split, sharded.Split) else 0
         return self._split
 
     def _run(
-        self, module: nn.Module, split: "sharded.Split | None", x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None,
+        self, module: nn.Module, split: "sharded.Split | None", x: torch.Tensor, join: "sharded.Join | None" = None,
         axes: "tuple[int, ...]" = (),
     ) -> "torch.Tensor | None":  # fmt: skip
-        if self.alone is None or self.alone.modules[0] is not module or self.alone.split != split:
+        if self.alone is None or self.alone.modules[0] is not module or (self.alone.split is not split and self.alone.split != split):
             self.refresh()
             self.alone = _Set([module])
             self.alone.split = split
         if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
             return self.alone.train(x, self.options, axes)
-        if summed is None and not x.is_inference():  # such a tensor has no version
+        if join is None and not x.is_inference():  # such a tensor has no version
             if self.together is not None:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
@@ -376,7 +379,7 @@ class LinearState:
             elif self.siblings is not None and self._notes < LEARNING_CALLS:
                 self._notes += 1
                 self.siblings.note(self, x)
-        outs = self.alone.run(x, self.options, summed)
+        outs = self.alone.run(x, self.options, join)
         return None if outs is None else outs[0]
 
 
@@ -390,8 +393,10 @@ def _linear_class(original: type) -> type:
             return compiled_call(own, transposed, self, args, kwargs)
         if len(args) != 1 or kwargs:
             return own(self, *args, **kwargs)
-        state: LinearState = self.__dict__[STATE]
-        if is_split(self) and type(self) is _linear_class(original):
+        state: "LinearState | None" = self.__dict__.get(STATE)
+        if state is None:
+            return own(self, *args)  # not fused any more, but a plan holds this function
+        if type(self) is _linear_class(original) and (is_split(self) or ("forward" in self.__dict__ and sharded.is_planned(self))):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])
         return own(self, *args) if out is None else out

@@ -3,6 +3,7 @@
 
 import functools
 import operator
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +24,13 @@ def is_conv1d(module: nn.Module) -> bool:
 
 
 def _kind_of(module: nn.Module) -> type:
-    """Before fuse()."""
+    """Before fuse(), and before FSDP2 wrapped this very module."""
     kind = type(module)
-    return getattr(kind, "_epilogue_original", kind)
+    kind = getattr(kind, "_epilogue_original", kind)
+    wrapper = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
+    if wrapper is not None and len(kind.__bases__) == 2 and issubclass(kind.__bases__[0], wrapper):
+        kind = kind.__bases__[1]
+    return kind
 
 
 def is_linear(module: nn.Module) -> bool:

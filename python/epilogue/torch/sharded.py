@@ -18,20 +18,27 @@ import torch
 from torch import nn
 
 from . import host_reduce, training
-from .gathered import is_managed, mesh_within, own_of
+from .gathered import is_managed, is_wrapped, mesh_within, own_of
 from .layer import hooks_of
 from .match import DTYPES
 
 _loaded = sys.modules
 _Tensor = torch.Tensor
+_is_autocast_enabled = torch.is_autocast_enabled
 _TORCH, _TRANSFORMERS = "torch.distributed.tensor.parallel.style", "transformers.distributed.tensor_parallel"
 _EXPERTS = "transformers.distributed.expert_parallel"
 
 
+_dtensor: "type | None" = None
+
+
 def dtensor_class() -> "type | None":
     """None where nobody loaded it, so that nothing can be one."""
-    module = _loaded.get("torch.distributed.tensor")
-    return None if module is None else getattr(module, "DTensor", None)
+    global _dtensor
+    if _dtensor is None:
+        module = _loaded.get("torch.distributed.tensor")
+        _dtensor = None if module is None else getattr(module, "DTensor", None)
+    return _dtensor
 
 
 def is_dtensor(value: typing.Any) -> bool:
@@ -46,7 +53,16 @@ def local_of(p: typing.Any) -> typing.Any:
 
 def _settled(x: typing.Any) -> typing.Any:
     """A result of a collective that is under way, once it is there."""
+    if type(x) is _Tensor:
+        return x
     return x.wait() if type(x).__name__ == "AsyncCollectiveTensor" and hasattr(x, "wait") else x
+
+
+class Join(typing.NamedTuple):
+    """Of a product's rows, block by block while the next ones are computed."""
+
+    gathers: bool  # side by side; if not, they are summed
+    given: "tuple[typing.Any, ...]"  # the number of the ranks' memory; of sums bias and residual too, which are added
 
 
 class Split(typing.NamedTuple):
@@ -60,6 +76,7 @@ class Split(typing.NamedTuple):
     local: bool  # the result is a plain tensor
     outer: typing.Any = None  # the weights' mesh where it has more dimensions, in which they are the same
     axis: int = 0  # of the outer mesh: what `mesh` is
+    group: typing.Any = None  # the mesh's; asking it takes as long as a small product
 
     def _placements(self, x: typing.Any, of_axis: typing.Any) -> "list[typing.Any]":
         """x's, with another one on the axis."""
@@ -72,10 +89,10 @@ class Split(typing.NamedTuple):
         if type(x) is _Tensor:
             if self.given is None:
                 return "the weights are DTensors, the input is not"
-            if not gradients and self.given == self.wanted:
+            if not gradients and (self.given is self.wanted or self.given == self.wanted):
                 return x
             if not gradients and self.given.is_shard() and self.wanted.is_replicate():
-                return host_reduce.all_gather(x.contiguous(), self.mesh.get_group(), dim=self.given.dim)
+                return host_reduce.all_gather(x.contiguous(), self.group, dim=self.given.dim)
             x = kind.from_local(x, self.mesh, [self.given], run_check=False)
         elif type(x) is not kind or x.device_mesh != (self.mesh if self.outer is None else self.outer):
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
@@ -98,23 +115,27 @@ class Split(typing.NamedTuple):
 
     def run(
         self, x: typing.Any, rows: torch.Tensor, gradients: bool, columns: int, bias: typing.Any, residual: "torch.Tensor | None",
-        product: "typing.Callable[[torch.Tensor, tuple[typing.Any, ...] | None], torch.Tensor | None]",
+        product: "typing.Callable[[torch.Tensor, Join | None], torch.Tensor | None]",
     ) -> "torch.Tensor | None":  # fmt: skip
-        """The plan's result, by product(rows, summed), which gives this rank's part, or the sum over ranks where summed says how. None:
-        it gives none. The others are leave()'s."""
-        summed = None if gradients else self._summed(rows, bias, residual)
-        out = product(rows if summed is None else rows.contiguous(), summed)
-        return out if out is None or summed is not None else self.leave(out, columns, bias, residual, x)
+        """The plan's result, by product(rows, join), which gives this rank's part, or what `join` makes of all ranks' parts. None: it
+        gives none. What has no join is leave()'s."""
+        join = None if gradients else self._join(rows, columns, bias, residual)
+        out = product(rows if join is None else rows.contiguous(), join)
+        return out if out is None or join is not None else self.leave(out, columns, bias, residual, x)
 
-    def _summed(self, rows: torch.Tensor, bias: typing.Any, residual: "torch.Tensor | None") -> "tuple[typing.Any, ...] | None":
-        """What a product without gradients needs to give the plan's result by itself; None where leave() makes it."""
-        if not self.local or not self.partial or self.output is None or not self.output.is_replicate():
+    def _join(self, rows: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None") -> "Join | None":
+        """How a product without gradients gives the plan's result by itself; None where leave() makes it."""
+        output = self.output
+        if not self.local or output is None or not output.is_replicate() or (not self.partial and columns % self.group.size()):
             return None
-        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else rows.dtype
+        dtype = torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else rows.dtype
+        if not self.partial:
+            number = host_reduce.number_for(self.group, dtype, ())
+            return None if number is None or residual is not None else Join(True, (number,))
         bias = None if bias is None else bias._local_tensor
         residual = None if residual is None else residual.contiguous()
-        number = host_reduce.number_for(self.mesh.get_group(), dtype, (bias, residual))
-        return None if number is None else (number, bias, residual)
+        number = host_reduce.number_for(self.group, dtype, (bias, residual))
+        return None if number is None else Join(False, (number, bias, residual))
 
     def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None", x: typing.Any) -> torch.Tensor:
         """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the
@@ -146,7 +167,7 @@ class Split(typing.NamedTuple):
         self, out: torch.Tensor, columns: int, bias: "torch.Tensor | None", residual: "torch.Tensor | None"
     ) -> "torch.Tensor | None":
         """The same without DTensors; None where the ranks' parts are uneven, or the plan wants something else."""
-        group, ranks, output = self.mesh.get_group(), self.mesh.size(), self.output
+        group, ranks, output = self.group, self.group.size(), self.output
         if self.partial and output.is_replicate():
             residual = residual if residual is None else residual.contiguous()
             return host_reduce.all_reduce(out, group, bias=bias, residual=residual)
@@ -228,7 +249,9 @@ def _by_transformers(linear: nn.Module) -> "_Plan | str":
 def _is_own(module: nn.Module, function: typing.Any) -> bool:
     """Whether it is the forward of the module's class, fused or not."""
     kind = type(module)
-    return function in (getattr(kind, "_epilogue_own", None), kind.forward, getattr(kind, "_epilogue_fused", None))
+    if function in (getattr(kind, "_epilogue_own", None), kind.forward, getattr(kind, "_epilogue_fused", None)):
+        return True
+    return getattr(function, "_epilogue_call_of", None) is getattr(kind, "_epilogue_original", kind)  # fused before it was split
 
 
 def is_marked(linear: nn.Module) -> bool:
@@ -238,9 +261,16 @@ def is_marked(linear: nn.Module) -> bool:
 
 def marks_of(linear: nn.Module) -> "list[typing.Any]":
     """What split_of() depends on, to compare."""
-    own = own_of(linear)
-    hooks = [*linear._forward_pre_hooks.values(), *linear._forward_hooks.values(), len(linear._backward_hooks), len(linear._backward_pre_hooks)]
-    return [*hooks, linear.__dict__.get("forward"), id(own.get("weight")), id(own.get("bias"))]
+    has = linear.__dict__
+    own = has if "weight" in has else has["_parameters"]
+    before, after = has["_forward_pre_hooks"], has["_forward_hooks"]
+    return [*before.values(), None, *after.values(), len(has["_backward_hooks"]), len(has["_backward_pre_hooks"]),
+            has.get("forward"), id(own.get("weight")), id(own.get("bias"))]  # fmt: skip
+
+
+def columns_of(linear: nn.Module) -> int:
+    """Of the whole result. Asking a DTensor takes long; what split_of() depends on says whether it changed."""
+    return int(own_of(linear)["weight"].shape[0])
 
 
 def is_planned(linear: nn.Module) -> bool:
@@ -250,6 +280,8 @@ def is_planned(linear: nn.Module) -> bool:
 
 def split_of(linear: nn.Module) -> "Split | str":
     """How a layer that is_marked() is split, or why it is no layer of a plan."""
+    if is_wrapped(linear):
+        return "fully_shard() was called on the layer itself, whose plan's hooks see what FSDP2 gathers: call it on what contains the layer"
     if "forward" in linear.__dict__:
         if any(hooks_of(linear)):
             return "a hook on a layer beside the forward of its instance"
@@ -278,9 +310,8 @@ def _checked(linear: nn.Module, plan: _Plan) -> "Split | str":
     if bias is not None and (bias.device_mesh != plan.mesh or not _is_placed(bias, of_bias, axis) or _axis_of(bias) not in (axis, None)):
         return f"a bias that is {bias.placements}"
     outer = None if weight.device_mesh.ndim == 1 else weight.device_mesh
-    return Split(
-        not columns, _along(weight, axis), plan.given, Replicate() if columns else Shard(-1), plan.output, plan.local, outer, axis
-    )
+    mesh, wanted = _along(weight, axis), Replicate() if columns else Shard(-1)
+    return Split(not columns, mesh, plan.given, wanted, plan.output, plan.local, outer, axis, mesh.get_group())
 
 
 def _axis_of(p: typing.Any) -> "int | None":
@@ -367,6 +398,18 @@ def _with_experts(implementation: typing.Any, forward: "typing.Callable[..., tor
 
 def split_of_experts(module: nn.Module) -> "ExpertsSplit | str":
     """Of experts whose instance has a forward of its own, or why it is none of a plan."""
+    split = _planned_experts(module)
+    if isinstance(split, str) or is_managed(module) or split.holds(module):
+        return split
+    return "a plan of expert parallelism whose parameters are no DTensors"
+
+
+def is_planned_experts(module: nn.Module) -> bool:
+    """Whether the forward of its instance is that of a plan, whatever its parameters are now."""
+    return isinstance(_planned_experts(module), ExpertsSplit)
+
+
+def _planned_experts(module: nn.Module) -> "ExpertsSplit | str":
     reason = "forward is set on the instance (hooks of another library)"
     forward = module.__dict__["forward"]
     inner = _cells(forward)
@@ -381,8 +424,7 @@ def split_of_experts(module: nn.Module) -> "ExpertsSplit | str":
         return f"transformers' {type(style).__name__}"
     if not _is_own(module, original.__func__) or mesh is None or mesh.ndim != 1:
         return reason
-    split = ExpertsSplit(style, mesh, implementation)
-    return split if is_managed(module) or split.holds(module) else "a plan of expert parallelism whose parameters are no DTensors"
+    return ExpertsSplit(style, mesh, implementation)
 
 
 def _of_capabilities() -> "list[str]":

@@ -14,7 +14,7 @@ _KINDS = (
 )
 _FUSED = {"fused_mlp": "fused MLPs", "gated_mlp": "fused MLPs", "mlp": "fused MLPs", "linear": "fused linear layers",
           "linears": "fused linear layers", "experts": "fused experts", "rms_norm": "fused norms",
-          "summed": "fused products that ranks share"}  # fmt: skip
+          "summed": "fused products that ranks share", "gathered": "fused products that ranks share"}  # fmt: skip
 
 
 def _kind_of(name: str) -> "str | None":

@@ -140,12 +140,12 @@ class State:
             self.reason = reason
             return None
         bias, residual = gathered.own_of(last).get("bias"), x if plan.residual else None
-        return split.run(x, rows, gradients, last.weight.shape[0], bias, residual, functools.partial(self._run, module, axes=split.axes_of_rows(x)))
+        return split.run(x, rows, gradients, bound.columns, bias, residual, functools.partial(self._run, module, axes=split.axes_of_rows(x)))
 
     def _run(
-        self, module: nn.Module, x: torch.Tensor, summed: "tuple[typing.Any, ...] | None" = None, axes: "tuple[int, ...]" = ()
+        self, module: nn.Module, x: torch.Tensor, join: "sharded.Join | None" = None, axes: "tuple[int, ...]" = ()
     ) -> "torch.Tensor | None":
-        """summed: over which ranks, and what is added. axes: of a mesh, over which gradients of the weights are summed."""
+        """join: with the other ranks' parts. axes: of a mesh, over which gradients of the weights are summed."""
         global _run
         if _run is None:
             _run = torch.ops.epilogue.fused_mlp.default
@@ -158,14 +158,14 @@ class State:
         if pack is not None and pack.taken.holds(self._bound) and x.shape[-1] == pack.taken.columns:
             if (self.options.tune != "measure" or self._bound.split is not None) and not pack.taken.wants_gradients(x):
                 given = x if x.dtype is dtype else x.to(dtype)
-                out = _run(given, pack.handle.number, pack.taken.given) if summed is None else pack.handle(given, pack.taken.given, summed)
+                out = _run(given, pack.handle.number, pack.taken.given) if join is None else pack.handle(given, pack.taken.given, join)
                 if out is not None:
                     return out
-        return self._run_anew(module, x, dtype, autocast, summed, axes)
+        return self._run_anew(module, x, dtype, autocast, join, axes)
 
     def _run_anew(
         self, module: nn.Module, x: torch.Tensor, dtype: torch.dtype, autocast: bool,
-        summed: "tuple[typing.Any, ...] | None", axes: "tuple[int, ...]",
+        join: "sharded.Join | None", axes: "tuple[int, ...]",
     ) -> "torch.Tensor | None":  # fmt: skip
         """A call that trains or measures, or that needs weights packed."""
         if autocast and self._bound.sizes:
@@ -197,10 +197,10 @@ class State:
         def call() -> torch.Tensor:
             given = x if x.dtype is dtype else x.to(dtype)
             pack = None if once else self._packs.get(dtype)
-            out = pack.handle(given, taken.given, summed) if pack is not None and pack.taken.holds(self._bound) else None
+            out = pack.handle(given, taken.given, join) if pack is not None and pack.taken.holds(self._bound) else None
             if out is None:
                 pack = _Pack(taken, self._make(dtype, taken))
-                out = pack.handle(given, taken.given, summed)
+                out = pack.handle(given, taken.given, join)
                 if once:
                     self._packs.clear()
                 else:

@@ -191,9 +191,22 @@ std::vector<Torch> Handle::run_linear(const Torch& x, const std::vector<Torch>& 
   return outs;
 }
 
-std::optional<Torch> Handle::run_summed(const Torch& x, const std::vector<Torch>& parameters,
-                                        int64_t group, const std::optional<Torch>& bias,
-                                        const std::optional<Torch>& residual) {
+MakeRows Handle::makes_rows(const Tensor& in) const {
+  const int64_t row_bytes = k_ * static_cast<int64_t>(epilogue::dtype_bytes(dtype_));
+  return [this, in, row_bytes](int64_t first, int64_t last, void* to) {
+    char* const from = static_cast<char*>(in.data()) + first * row_bytes;
+    const Tensor some = Tensor::from_blob(from, {last - first, k_}, dtype_);
+    const Tensor part = Tensor::from_blob(to, {last - first, columns()}, dtype_);
+    if (mlp_)
+      mlp_->run_into(some, part);
+    else
+      linear_->run_into(some, std::span(&part, 1), Tensor());
+  };
+}
+
+template <class Run>
+std::optional<Torch> Handle::run_joined(const Torch& x, const std::vector<Torch>& parameters,
+                                        int64_t columns, Run&& run) {
   if (linear_ && widths_.size() != 1)
     throw std::runtime_error("expected the handle of an MLP, or of one linear layer, got one of " +
                              std::to_string(widths_.size()));
@@ -203,19 +216,24 @@ std::optional<Torch> Handle::run_summed(const Torch& x, const std::vector<Torch>
   const epilogue::ExecutorScope scope(threads);
   const Tensor in = rows_of(x);
   if (!in.is_contiguous()) throw std::runtime_error("expected x contiguous, got " + describe(x));
-  Torch out = out_like(x, columns());
-  if (out.numel() == 0) return out;
-  const int64_t row_bytes = k_ * static_cast<int64_t>(epilogue::dtype_bytes(dtype_));
-  sum_rows(out, group, bias, residual, [&](int64_t first, int64_t last, void* to) {
-    char* const from = static_cast<char*>(in.data()) + first * row_bytes;
-    const Tensor some = Tensor::from_blob(from, {last - first, k_}, dtype_);
-    const Tensor part = Tensor::from_blob(to, {last - first, columns()}, dtype_);
-    if (mlp_)
-      mlp_->run_into(some, part);
-    else
-      linear_->run_into(some, std::span(&part, 1), Tensor());
-  });
+  Torch out = out_like(x, columns);
+  if (out.numel() != 0) run(out, makes_rows(in));
   return out;
+}
+
+std::optional<Torch> Handle::run_summed(const Torch& x, const std::vector<Torch>& parameters,
+                                        int64_t group, const std::optional<Torch>& bias,
+                                        const std::optional<Torch>& residual) {
+  return run_joined(x, parameters, columns(), [&](const Torch& out, const MakeRows& make) {
+    sum_rows(out, group, bias, residual, make);
+  });
+}
+
+std::optional<Torch> Handle::run_gathered(const Torch& x, const std::vector<Torch>& parameters,
+                                          int64_t group) {
+  return run_joined(
+      x, parameters, columns() * ranks_of(group),
+      [&](const Torch& out, const MakeRows& make) { gather_rows(out, group, columns(), make); });
 }
 
 namespace {

@@ -52,6 +52,9 @@ class Handle {
   std::optional<Torch> run_summed(const Torch& x, const std::vector<Torch>& parameters,
                                   int64_t group, const std::optional<Torch>& bias,
                                   const std::optional<Torch>& residual);
+  // The same: what all ranks' parts give, side by side.
+  std::optional<Torch> run_gathered(const Torch& x, const std::vector<Torch>& parameters,
+                                    int64_t group);
   int64_t columns() const { return widths_.back(); }
   const std::vector<int64_t>& widths() const { return widths_; }  // of the results
   // Weights are packed anew at the next call.
@@ -60,6 +63,11 @@ class Handle {
  private:
   epilogue::Tensor rows_of(const Torch& x) const;
   Torch out_like(const Torch& x, int64_t columns) const;
+  MakeRows makes_rows(const epilogue::Tensor& in) const;
+  // run(out, make): joins what this rank makes of x's rows with the others'.
+  template <class Run>
+  std::optional<Torch> run_joined(const Torch& x, const std::vector<Torch>& parameters,
+                                  int64_t columns, Run&& run);
 
   Weights weights_;
   epilogue::DType dtype_;

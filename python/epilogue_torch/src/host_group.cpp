@@ -11,9 +11,10 @@
 //   few bytes    each rank fills its buffer with all of its numbers, and sums those of all
 //   many bytes   by blocks: each rank fills its buffer with what others sum, sums its share of the
 //                block, and puts the result where the others take it
-//   rows         that a product makes block by block (sum_rows): each rank writes a block to one of
-//                its four slots, and sums all ranks' slots of the block before, which came
-//                meanwhile; who makes block b has summed b - 2, so that all have summed b - 4
+//   rows         that a product makes block by block (sum_rows, gather_rows): each rank writes a
+//                block to one of its four slots, and takes all ranks' slots of the block before,
+//                which came meanwhile; who makes block b has taken b - 2, so that all have taken
+//                b - 4
 //
 // A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them
 // whether the others' processes live.
@@ -59,7 +60,8 @@ constexpr int64_t kFewBytes = 1 << 16;    // up to which each rank sums all
 constexpr int64_t kRowsAtOnce = 256;
 constexpr int64_t kSlots = 4;
 constexpr int64_t kSlotBytes = 2 << 20;
-constexpr int64_t kMostDirect = 4;  // ranks: each reads the rows of all others
+constexpr int64_t kStreamBytes = 1 << 20;  // from which a result is written past the caches
+constexpr int64_t kMostDirect = 4;         // ranks: each reads the rows of all others
 // How long a rank that waits spins before it sleeps: a process that is woken comes up to 50 us
 // late.
 constexpr auto kSpin = std::chrono::microseconds(200);
@@ -202,53 +204,53 @@ class HostGroup {
   void sum_rows(T* out, int64_t rows, int64_t columns, const T* bias, const T* residual,
                 const MakeRows& make) {
     const std::lock_guard lock(mutex_);
-    const int64_t most = kSlotBytes / (columns * static_cast<int64_t>(sizeof(T)));
-    if (ranks_ > kMostDirect || most < std::min(rows, kRowsAtOnce) || !has_slots()) {
+    if (!takes_rows<T>(rows, columns)) {
       make(0, rows, out);
       return all_reduce_locked(out, rows * columns, bias, columns, residual);
     }
     const Call call{6, sizeof(T), static_cast<uint64_t>(rows * columns),
                     more_of(bias, columns, residual)};
-    const int64_t blocks = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
-    const auto start = [&](int64_t b) { return rows * b / blocks; };
-    const auto take = [&](int64_t b) {
-      const int64_t first = start(b), begin = first * columns;
-      wait_for_all(step_ - static_cast<uint32_t>(b + 1 < blocks), call);
+    by_blocks(call, rows, make, [&](int64_t first, int64_t last, uint32_t block) {
       const T* from[kMostRanks];
-      for (int64_t r = 0; r < ranks_; ++r)
-        from[r] = reinterpret_cast<const T*>(slot(r, block_ - (b + 1 < blocks)));
-      sum_of(Sum<T>{out + begin, from, ranks_, (start(b + 1) - first) * columns, bias, columns, 0,
+      for (int64_t r = 0; r < ranks_; ++r) from[r] = reinterpret_cast<const T*>(slot(r, block));
+      const int64_t begin = first * columns;
+      sum_of(Sum<T>{out + begin, from, ranks_, (last - first) * columns, bias, columns, 0,
                     residual ? residual + begin : nullptr});
-    };
-    for (int64_t b = 0; b < blocks; ++b) {
-      make(start(b), start(b + 1), slot(rank_, block_ + 1));
-      begin_step(call);
-      ++block_;
-      publish();
-      if (b > 0) take(b - 1);
+    });
+  }
+
+  // out [rows, ranks, columns] = what `make` gives on each rank, side by side.
+  template <class T>
+  void gather_rows(T* out, int64_t rows, int64_t columns, const MakeRows& make) {
+    const std::lock_guard lock(mutex_);
+    if (!takes_rows<T>(rows, columns)) {
+      const auto part = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(rows * columns));
+      make(0, rows, part.get());
+      return all_gather_locked(part.get(), out, rows * columns, rows);
     }
-    take(blocks - 1);
+    const Call call{8, sizeof(T), static_cast<uint64_t>(rows * columns),
+                    static_cast<uint64_t>(rows)};
+    const int64_t bytes = columns * static_cast<int64_t>(sizeof(T));
+    const bool streams = rows * ranks_ * bytes >= kStreamBytes;
+    const auto place = [&](int64_t r, int64_t first, int64_t last, const void* from) {
+      copy_rows(reinterpret_cast<char*>(out) + (first * ranks_ + r) * bytes, ranks_ * bytes,
+                static_cast<const char*>(from), last - first, bytes, streams);
+    };
+    const MakeRows make_and_place = [&](int64_t first, int64_t last, void* to) {
+      make(first, last, to);
+      place(rank_, first, last, to);  // while it is near
+    };
+    by_blocks(call, rows, make_and_place, [&](int64_t first, int64_t last, uint32_t block) {
+      for (int64_t r = 0; r < ranks_; ++r)
+        if (r != rank_) place(r, first, last, slot(r, block));
+    });
   }
 
   // x [outer, inner] of each rank -> out [outer, ranks, inner].
   template <class T>
   void all_gather(const T* x, T* out, int64_t count, int64_t outer) {
     const std::lock_guard lock(mutex_);
-    const Call call{2, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(outer)};
-    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
-    const int64_t inner = count / outer;
-    for (int64_t begin = 0; begin < count; begin += block) {
-      const int64_t n = std::min(block, count - begin);
-      const int turn = begin_step(call);
-      std::memcpy(buffer(rank_, turn), x + begin, static_cast<size_t>(n) * sizeof(T));
-      end_step(call);
-      for (int64_t r = 0; r < ranks_; ++r) {
-        const T* const from = r == rank_ ? x + begin : at<T>(r, turn);
-        for_runs(begin, n, inner, r, [&](int64_t place, int64_t done, int64_t size) {
-          std::memcpy(out + place, from + done, static_cast<size_t>(size) * sizeof(T));
-        });
-      }
-    }
+    all_gather_locked(x, out, count, outer);
   }
 
   // x [outer, ranks, inner] of each rank -> out [outer, inner], this rank's of the sum. count: of
@@ -344,6 +346,52 @@ class HostGroup {
       const int64_t size = std::min(inner - column, n - done);
       take((row * ranks_ + r) * inner + column, done, size);
       done += size;
+    }
+  }
+
+  // Whether rows that a product makes go through slots: then in blocks of kRowsAtOnce, or fewer.
+  template <class T>
+  bool takes_rows(int64_t rows, int64_t columns) {
+    const int64_t most = kSlotBytes / (columns * static_cast<int64_t>(sizeof(T)));
+    return ranks_ <= kMostDirect && most >= std::min(rows, kRowsAtOnce) && has_slots();
+  }
+
+  // make(first, last, slot) of each block of rows; take(first, last, block) once all ranks have
+  // made it. A block is taken after the next one is made: a rank that is a block ahead does not
+  // wait.
+  template <class F>
+  void by_blocks(const Call& call, int64_t rows, const MakeRows& make, F&& take) {
+    const int64_t blocks = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
+    const auto start = [&](int64_t b) { return rows * b / blocks; };
+    for (int64_t b = 0; b < blocks; ++b) {
+      make(start(b), start(b + 1), slot(rank_, block_ + 1));
+      begin_step(call);
+      ++block_;
+      publish();
+      if (b == 0) continue;
+      wait_for_all(step_ - 1, call);
+      take(start(b - 1), start(b), block_ - 1);
+    }
+    wait_for_all(step_, call);
+    take(start(blocks - 1), rows, block_);
+  }
+
+  template <class T>
+  void all_gather_locked(const T* x, T* out, int64_t count, int64_t outer) {
+    const Call call{2, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(outer)};
+    const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T));
+    const int64_t inner = count / outer;
+    for (int64_t begin = 0; begin < count; begin += block) {
+      const int64_t n = std::min(block, count - begin);
+      const int turn = begin_step(call);
+      std::memcpy(buffer(rank_, turn), x + begin, static_cast<size_t>(n) * sizeof(T));
+      end_step(call);
+      for (int64_t r = 0; r < ranks_; ++r) {
+        const T* const from = r == rank_ ? x + begin : at<T>(r, turn);
+        for_runs(begin, n, inner, r, [&](int64_t place, int64_t done, int64_t size) {
+          std::memcpy(out + place, from + done, static_cast<size_t>(size) * sizeof(T));
+        });
+      }
     }
   }
 
@@ -524,8 +572,9 @@ class HostGroup {
                                              "reduce",
                                              "broadcast",
                                              "a product's all_reduce",
-                                             "memory for rows"};
-    return std::string(kNames[std::min<uint64_t>(call.kind, 7)]) + " of " +
+                                             "memory for rows",
+                                             "a product's all_gather"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 8)]) + " of " +
            std::to_string(call.count) + (call.type == 4 ? " f32" : " bf16") + " (" +
            std::to_string(call.outer) + ")";
   }
@@ -741,6 +790,21 @@ void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
                               data_of<T>(bias), data_of<T>(residual), make);
   });
 }
+
+void gather_rows(const Torch& out, int64_t group, int64_t columns, const MakeRows& make) {
+  require(out, out, "out");
+  const auto found = group_of(group);
+  const int64_t rows = out.numel() / (columns * found->ranks());
+  if (rows * columns * found->ranks() != out.numel())
+    fail("expected rows of " + std::to_string(found->ranks()) + " times " +
+         std::to_string(columns) + ", got " + describe(out));
+  by_type(out, [&](auto type) {
+    using T = decltype(type);
+    found->gather_rows(static_cast<T*>(out.mutable_data_ptr()), rows, columns, make);
+  });
+}
+
+int64_t ranks_of(int64_t group) { return group_of(group)->ranks(); }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("host_group_open(str path, int rank, int ranks, float timeout) -> int");

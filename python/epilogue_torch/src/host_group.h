@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the ranks of one host of rows that are computed block by block.
+// Sums over the ranks of one host, and gathers, of rows that are computed block by block.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +18,9 @@ using MakeRows = std::function<void(int64_t first, int64_t last, void* to)>;
 // before waits for the other ranks. All ranks of the group call.
 void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
               const std::optional<Torch>& residual, const MakeRows& make);
+
+// out [..., ranks * columns]: what `make` gives on each rank, side by side, in the same way.
+void gather_rows(const Torch& out, int64_t group, int64_t columns, const MakeRows& make);
+int64_t ranks_of(int64_t group);
 
 }  // namespace epilogue_torch

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sums.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "element.h"
 
@@ -82,6 +85,23 @@ template <class T, class Out>
 }
 
 }  // namespace
+
+void copy_rows(char* to, int64_t to_stride, const char* from, int64_t rows, int64_t bytes,
+               bool streams) {
+  constexpr int64_t kUnit = sizeof(__m128i);
+  const bool is_aligned = reinterpret_cast<uintptr_t>(to) % kUnit == 0 && to_stride % kUnit == 0;
+  if (!streams || !is_aligned || bytes % kUnit != 0) {
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(to + row * to_stride, from + row * bytes, static_cast<size_t>(bytes));
+    return;
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    auto* const out = reinterpret_cast<__m128i*>(to + row * to_stride);
+    const auto* const in = reinterpret_cast<const __m128i*>(from + row * bytes);
+    for (int64_t i = 0; i < bytes / kUnit; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+  }
+  _mm_sfence();
+}
 
 void sum_of(const Sum<float>& s) { add_up(s); }
 void sum_of(const Sum<uint16_t>& s) { add_up(s); }

@@ -24,4 +24,9 @@ void sum_of(const Sum<uint16_t>& s);
 void sum_of(const Sum<uint16_t, float>& s);
 void sum_of(const Sum<float, uint16_t>& s);
 
+// A copy of `rows` rows of `bytes` each. `streams`: past the caches, which saves reading what is
+// there before: of more than a cache holds.
+void copy_rows(char* to, int64_t to_stride, const char* from, int64_t rows, int64_t bytes,
+               bool streams);
+
 }  // namespace epilogue_torch
