@@ -188,6 +188,12 @@ enum class WasteKind : uint8_t {
   outer_layer,          // all products of two vectors are written for a layer
   table_penalty,        // a penalty of a table of which few rows are read
   all_triples,          // all triples of rows are written out
+  left_rows,            // layers compute rows that a gather leaves out
+  spread_table,         // rows of a table are written for each pair that a product reads
+  wide_sample,          // a small image is sampled at the points of a large one
+  changed_part,         // a product of a whole of which a part changed
+  grown_set,            // each round computes the set of the round before and one more
+  each_order,           // the same for each order of a few parts
 };
 // How far the trace shows it.
 enum class WasteProof : uint8_t {

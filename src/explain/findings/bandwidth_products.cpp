@@ -20,6 +20,11 @@ const HostProduct* with_more_rows(const HostTime& host, const HostProduct& p) {
   return most;
 }
 
+// A square matrix for each of few rows: rotations, permutations, scales and shears.
+bool is_matrix_for_each(const HostProduct& p) {
+  return p.shape.batch >= 16 && p.shape.n == p.shape.k && 4 * p.shape.m <= p.shape.n;
+}
+
 // More rows are advised where the run shows that they help; else it is a question.
 std::string rows_advice(const HostTime& host, const HostProduct& p) {
   constexpr std::string_view kFewerBytes = "weights of fewer bytes (bf16, int8) move less";
@@ -66,9 +71,16 @@ void find_bandwidth_products(const Explanation& e, std::vector<Finding>& out) {
                         format_bytes(static_cast<double>(host.cache_bytes)), cpu)
           : fmt::format("the CPU's caches are not known: {} of L2 is assumed; --cpu names the CPU",
                         round_bytes(host.cache_bytes)));
-  advise(f, is_few_rows ? rows_advice(host, first)
-                        : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
-                          "help, larger batches do not");
+  advise(f, is_matrix_for_each(first)
+                ? "each of these batches multiplies few rows by a square matrix of its own: if the "
+                  "matrices hold few numbers, apply these elementwise (a rotation by pairs, as "
+                  "rotary positions: x * cos + rotate_half(x) * sin; a diagonal: x * d; a "
+                  "permutation: index_select; low rank: two narrow products); if all are one "
+                  "matrix, one product of all rows; else bf16, which halves what is read"
+            : is_few_rows
+                ? rows_advice(host, first)
+                : "few columns or a short sum make them so: operands of fewer bytes (bf16) "
+                  "help, larger batches do not");
   claim_products(f, waiting);
   out.push_back(std::move(f));
 }

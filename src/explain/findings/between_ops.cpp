@@ -6,17 +6,33 @@
 namespace epilogue::trace {
 namespace {
 
+// A function that also computes cannot leave the step: its Python can.
 constexpr std::string_view kVectorise =
-    ", or make it cheaper: a loop over elements becomes one call on tensors of the whole batch "
-    "(vectorised: torch.randint, masks, index ops, searchsorted)";
+    "if it goes through elements in Python, one call on tensors of the whole batch does the same "
+    "(vectorised: torch.randint, masks, index ops, torch.unique, searchsorted); if what it makes "
+    "depends on the data alone, a loader's worker can make it; if it is the same in every step, "
+    "make it once before; if it calls many small ops, torch.compile it";
+bool is_wait_for_ranks(std::string_view function) {
+  return function.find("torch/distributed/") != std::string_view::npos;
+}
+
 constexpr double kRangeShare = 0.01;  // of the wall time: shorter ranges are not named
+
+// Python that waits for other ranks.
+int64_t waits_for_ranks(const HostTime& host) {
+  int64_t ns = 0;
+  for (const HostFunction& function : host.functions)
+    if (is_wait_for_ranks(function.name)) ns += function.self_ns;
+  return ns;
+}
 
 void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
   if (!e.host) return;
   const HostTime& host = *e.host;
   // Compilation and collectives are findings of their own.
   const int64_t other_ns =
-      e.compile.compile_ns + (host.collectives ? host.collectives->alone_ns : 0);
+      e.compile.compile_ns +
+      (host.collectives ? std::max(host.collectives->alone_ns, waits_for_ranks(host)) : 0);
   const int64_t ns = std::max<int64_t>(0, host.of(HostPart::between_ops) - other_ns);
   if (!is_notable(host, ns)) return;
   Finding f;
@@ -51,7 +67,7 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
     const auto own = std::find_if(
         host.functions.begin(), host.functions.end(), [](const HostFunction& function) {
           return function.name.find("_engine_run_backward") == std::string::npos &&
-                 !function.name.starts_with("<built-in");
+                 !is_wait_for_ranks(function.name) && !function.name.starts_with("<built-in");
         });
     if (remedy.empty() && own != host.functions.end() &&
         own->name.find("torch/optim/") != std::string::npos)
@@ -59,13 +75,19 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
           "make the optimizer's Python cheaper: one parameter group for each setting (with and "
           "without weight decay), not one for each parameter; fused=True; gradients that are None "
           "for what is not trained (zero_grad(set_to_none=True)); torch.compile of its step";
-    else
+    else if (remedy.empty() && own != host.functions.begin() &&
+             host.functions.front().name.find("_engine_run_backward") != std::string::npos)
       f.action =
-          own != host.functions.begin() && remedy.empty()
-              ? "fewer and larger nodes of the backward pass: batches in place of loops, one "
-                "table or layer in place of many small ones, torch.compile"
-              : fmt::format("take {} out of the step (a loader's worker, once before){}", own->name,
-                            remedy.empty() ? std::string(kVectorise) : ": " + std::string(remedy));
+          "fewer and larger nodes of the backward pass: batches in place of loops, one table or "
+          "layer in place of many small ones, torch.compile";
+    else {
+      const std::string& name =
+          own != host.functions.end() ? own->name : host.functions.front().name;
+      f.action = remedy.empty()
+                     ? fmt::format("make the Python of {} cheaper: {}", name, kVectorise)
+                     : fmt::format("take {} out of the step (a loader's worker, once before): {}",
+                                   name, remedy);
+    }
   }
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kBetweenOpsPart)}, to_us(ns)});

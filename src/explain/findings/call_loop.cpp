@@ -140,7 +140,9 @@ constinit const ExplanationRule kCallLoopRule = {
               "the same outermost ops follow each other 8 times or more within a step (32 without "
               "steps), 30 % of the loop or more is calls and small ops, that is {} of the span or "
               "more, and modules, gradients or the ops themselves show that the iterations are no "
-              "layers (else 32 iterations or more of at most 12 ops, low confidence)",
+              "layers (else 32 iterations or more of at most 12 ops, low confidence); a gap of 1 "
+              "ms "
+              "that lasts 16 iterations is a wait, and no part of the loop",
               percent_text(kLoopShare));
         },
     .find = find_loops_of_calls,

@@ -25,22 +25,24 @@ std::string_view remedy_of_kind(std::string_view kind) {
        "of the sum alone, reduce_scatter; and beside the backward pass "
        "(DistributedDataParallel, async_op=True)"},
       {"all_gather",
-       "gather less: if a grid or a sequence is cut, exchange only the boundary rows with the "
-       "neighbours (batch_isend_irecv); if rows are padded to one size, gather the counts first "
-       "and then only the rows that are filled (all_gather of uneven sizes, all_to_all_single); if "
-       "weights are gathered that do not change (inference, frozen layers), gather them once and "
-       "keep them; if columns of a layer's result are gathered for the next layer, cut that one by "
-       "rows (its inputs), so that each rank multiplies its own columns without a gather, and "
-       "all_reduce the results, the partial sums (a pair of layers as Megatron cuts it); if all "
-       "ranks compute the same from what they gather, compute the own rows only; if the parts are "
-       "only added up or averaged behind it, all_reduce; "
-       "else reduce on each rank first (sums, top-k or argmax in place of logits) and send the "
-       "result; metrics every N steps"},
+       "gather less: if rows or heads were repeated or expanded for it (keys and values of grouped "
+       "queries), gather them before they are repeated and repeat behind it; if a grid or a "
+       "sequence is cut, exchange only the boundary rows with the neighbours "
+       "(batch_isend_irecv); if rows are padded, gather the counts first and then only the rows "
+       "that are filled (all_to_all_single); if weights are gathered that do not change "
+       "(inference, frozen layers), gather them once and keep them; if columns of a layer's result "
+       "are gathered for the next layer, cut that one by rows (its inputs), without a gather, and "
+       "all_reduce the partial sums (as Megatron does); if all ranks compute the same from what "
+       "they gather, compute the own rows only; if the parts are only added up or averaged behind "
+       "it, all_reduce; else reduce on each rank first (sums, top-k or argmax in place of logits); "
+       "metrics every N steps"},
       {"reduce_scatter",
        "send fewer bytes: bf16 for gradients, larger batches on each rank, accumulation"},
       {"all_to_all",
-       "send fewer rows: bf16, a smaller capacity factor of experts (or counts first and then the "
-       "rows that are filled), experts on the own node first; if what is received is only summed "
+       "send fewer rows: if the same ids are asked for again (popular items), each distinct one "
+       "once (torch.unique with return_inverse) and spread them behind it; of experts a smaller "
+       "capacity factor (or counts first and then the rows that are filled), the own node first; "
+       "bf16; if what is received is only summed "
        "or averaged behind it (embeddings of the items of a history), reduce before the exchange, "
        "on the rank that owns the rows"},
       {"broadcast",

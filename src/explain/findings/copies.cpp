@@ -47,8 +47,21 @@ struct CopiesAsked : OpVisitor {
 
 std::string_view copy_advice(std::string_view name) {
   if (name == "aten::cat" || name == "aten::stack")
-    return "cat copies all that it joins: write into a tensor made beforehand (slices, "
-           "index_copy_), and let a cache grow in blocks";
+    return "cat copies all that it joins: if it grows (a cache, results of a loop), write into a "
+           "tensor made beforehand (slices, index_copy_), in blocks; if a product reads it next, "
+           "split the weight, multiply each part and add; if the parts are made for it, let the "
+           "ops before write into slices of one tensor (out=)";
+  if (name == "aten::clone")
+    return "clone copies the whole: if little of it is changed, keep what was there and write that "
+           "back; if nothing is, detach() shares the memory; if it writes out an expanded tensor, "
+           "ops that broadcast read the view as it is";
+  if (name == "aten::repeat" || name == "aten::repeat_interleave" || name == "aten::tile")
+    return "expand makes a view in place of copies, which ops that broadcast read; if layers "
+           "follow, run them on the rows before they are repeated, and repeat the results";
+  if (name == "aten::contiguous" || name == "aten::reshape" || name == "aten::flatten")
+    return "it writes a transposed or sliced view anew: products and most ops read such views as "
+           "they are (matmul, einsum, bmm); transpose where the tensor is small, or write it in "
+           "the layout that is read from the start; if it is the same in each step, once";
   if (name == "aten::roll")
     return "roll copies the whole tensor: of a stencil write the differences of slices, with the "
            "border apart, or pad once (F.pad with mode=\"circular\") and read its slices, which "

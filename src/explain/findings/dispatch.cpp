@@ -51,13 +51,16 @@ void find_dispatch(const Explanation& e, std::vector<Finding>& out) {
            "of a parameter group in one call; make one group for each setting (with and without "
            "weight decay), not one for each parameter");
   else
-    advise(f,
-           reads_numbers
-               ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
-                 "and comparisons of whole tensors need no loop"
-               : "fewer, larger ops help: batches instead of loops over elements, one larger layer "
-                 "(or bmm, vmap) for modules that run side by side, torch.compile; recording is "
-                 "left out");
+    advise(
+        f,
+        reads_numbers
+            ? "aten::item reads one number at a time: .tolist() reads all of a tensor, and sums "
+              "and comparisons of whole tensors need no loop"
+            : "fewer, larger ops help: if elements, rows or samples are gone through one by one, "
+              "one op on the whole tensor (batches instead of loops over elements); if modules "
+              "run side by side, one larger layer (or bmm, vmap); if a step has many small "
+              "batches, one; if one function makes most of the calls, torch.compile it; "
+              "recording is left out");
   f.saving_us = to_us(ns);
   f.claims.push_back({{std::string(kCallingOpsPart)}, to_us(ns)});
   out.push_back(std::move(f));

@@ -96,6 +96,12 @@ extern const ExplanationRule kResizedTwiceRule;
 extern const ExplanationRule kOuterLayerRule;
 extern const ExplanationRule kTablePenaltyRule;
 extern const ExplanationRule kAllTriplesRule;
+extern const ExplanationRule kLeftRowsRule;
+extern const ExplanationRule kSpreadTableRule;
+extern const ExplanationRule kWideSampleRule;
+extern const ExplanationRule kChangedPartRule;
+extern const ExplanationRule kGrownSetRule;
+extern const ExplanationRule kEachOrderRule;
 extern const ExplanationRule kInputGradientRule;
 extern const ExplanationRule kKeptOrderRule;
 extern const ExplanationRule kUnreadForwardRule;
@@ -216,6 +222,12 @@ inline constexpr const ExplanationRule* kExplanationRules[] = {
     &kOuterLayerRule,
     &kTablePenaltyRule,
     &kAllTriplesRule,
+    &kLeftRowsRule,
+    &kSpreadTableRule,
+    &kWideSampleRule,
+    &kChangedPartRule,
+    &kGrownSetRule,
+    &kEachOrderRule,
     &kInputGradientRule,
     &kKeptOrderRule,
     &kUnreadForwardRule,

@@ -17,6 +17,8 @@ namespace {
 
 constexpr double kRankShare = 0.1;   // of the rank's span
 constexpr size_t kRankFindings = 5;  // of one rank
+// Of what a busy machine may do to one rank alone: calls, loops, Python.
+constexpr double kOneRankShare = 0.2;
 
 // It holds of a trace alone, or the ranks' own rules say it.
 bool is_left_out(const Finding& f) {
@@ -29,6 +31,13 @@ bool is_left_out(const Finding& f) {
   const bool is_communication = f.title.starts_with("record_param_comms") ||
                                 f.title.starts_with("c10d::") || f.title.starts_with("nccl:");
   return is_communication || std::ranges::find(kLeftOut, f.id) != kLeftOut.end();
+}
+
+// What a rank that waits for others seems to spend on its own loops and Python.
+bool may_be_a_wait(std::string_view id) {
+  constexpr std::array<std::string_view, 4> kOfTheHost = {"call-loop", "between-ops", "dispatch",
+                                                          "uneven-calls"};
+  return std::ranges::find(kOfTheHost, id) != kOfTheHost.end();
 }
 
 // -1: it says none.
@@ -127,6 +136,17 @@ void add_findings_of_ranks(const RankDigests& digests, RanksExplanation& e) {
     std::vector<int64_t> others;
     for (const int64_t rank : asked)
       if (std::ranges::find(one.ranks, rank) == one.ranks.end()) others.push_back(rank);
+    // All ranks run the same program: what one alone has, and it waits, is the wait.
+    const bool do_wait = std::ranges::all_of(one.ranks, [&](int64_t rank) {
+      return std::ranges::any_of(e.ranks, [&](const RankSummary& r) {
+        return r.rank == rank && static_cast<double>(r.wait_ns.value_or(0)) >=
+                                     kRankShare * static_cast<double>(r.span_ns);
+      });
+    });
+    const bool is_little = std::ranges::all_of(e.ranks, [&](const RankSummary& r) {
+      return time_of(f) * kNsPerUs < kOneRankShare * static_cast<double>(r.span_ns);
+    });
+    if (!others.empty() && (do_wait || is_little) && may_be_a_wait(f.id)) continue;
     const std::string ranks = fmt::format("{}", fmt::join(one.ranks, " and "));
     const std::string line =
         asked.size() == 1 ? fmt::format("on rank {}, the only one that was looked at alone", ranks)

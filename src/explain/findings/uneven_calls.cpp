@@ -15,6 +15,7 @@ constexpr int64_t kUneven = 8;
 // if the fastest takes so long; and a slow one takes as long as this, so that few are kept.
 constexpr int64_t kLeastFastNs = 20'000;
 constexpr int64_t kLeastSlowNs = 1'000'000;
+constexpr int64_t kLeastSlowCalls = 2;
 // Of several steps the same calls are slow in this share of them.
 constexpr double kSameCalls = 0.75;
 
@@ -26,7 +27,6 @@ struct UnevenCalls : OpVisitor {
   struct Calls {
     int64_t count = 0;
     int64_t fastest_ns = INT64_MAX;
-    int64_t first_ns = -1;
     std::vector<LongCall> long_calls;  // of kLeastSlowNs or more
     uint32_t step = kNone;             // of the last call
     int64_t steps = 0;
@@ -43,7 +43,6 @@ struct UnevenCalls : OpVisitor {
     if (calls.count == 0) {
       calls.inputs = op.inputs;
       calls.computes = computes_on_host(op.name) || op.kind == OpClass::gemm;
-      calls.first_ns = op.self_ns;
     }
     if (const uint32_t step = op.links.step[op.index]; step != calls.step || calls.count == 0) {
       calls.step = step;
@@ -64,7 +63,6 @@ struct Uneven {
   const UnevenCalls::Calls* calls = nullptr;
   int64_t slow = 0;
   int64_t slow_ns = 0;
-  bool is_first_alone = false;  // a first call may pay for what is made once
 
   int64_t excess_ns() const { return slow_ns - slow * calls->fastest_ns; }
 };
@@ -79,13 +77,13 @@ std::optional<Uneven> uneven(std::string_view name, const UnevenCalls::Calls& ca
     found.slow_ns += call.ns;
     positions.insert(call.position);
   }
-  if (found.slow == 0) return std::nullopt;
+  // One call alone may be the first, or meet other work on the machine.
+  if (found.slow < kLeastSlowCalls) return std::nullopt;
   // Where the program is the reason, the slow calls are the same ones of each step: the scheduler
   // and other work on the machine choose others.
   if (calls.steps > 1 && static_cast<double>(found.slow) <
                              kSameCalls * static_cast<double>(std::ssize(positions) * calls.steps))
     return std::nullopt;
-  found.is_first_alone = found.slow == 1 && calls.first_ns >= kUneven * calls.fastest_ns;
   return found;
 }
 
@@ -128,12 +126,7 @@ void find_uneven_calls(const Explanation& e, const UnevenCalls& visited,
                                    call_sizes(calls.inputs), duration(calls.fastest_ns),
                                    duration(mean_ns)));
   f.confidence = Confidence::low;
-  if (worst->is_first_alone) {
-    f.evidence.emplace_back("it is the first call: it may pay for what is made once");
-    advise(f,
-           "run a few calls before the recording (schedule(wait, warmup)); if it stays as slow, "
-           "look at the values that it reads");
-  } else if (calls.computes && reads_floats(calls.inputs)) {
+  if (calls.computes && reads_floats(calls.inputs)) {
     f.evidence.emplace_back(
         "numbers below 1e-38 (denormal ones: decayed states, gradients that vanish) make a CPU's "
         "arithmetic so much slower; the trace does not show values");
@@ -163,10 +156,12 @@ constinit const ExplanationRule kUnevenCallsRule = {
     .said_if =
         [] {
           return fmt::format(
-              "calls of {} or more, in several steps the same ones of each, take {} times as long "
-              "as the fastest, which takes {} or more; what they take longer is {}; collectives, "
-              "which wait for ranks, do not count",
-              duration(kLeastSlowNs), kUneven, duration(kLeastFastNs), share_of_wall());
+              "{} calls or more of {} or more each, in several steps the same ones of each, take "
+              "{} "
+              "times as long as the fastest, which takes {} or more; what they take longer is {}; "
+              "collectives, which wait for ranks, do not count",
+              kLeastSlowCalls, duration(kLeastSlowNs), kUneven, duration(kLeastFastNs),
+              share_of_wall());
         },
     .visits = visits_of<UnevenCalls, find_uneven_calls>()};
 

@@ -64,9 +64,11 @@ constinit const ExplanationRule kCutResultRule = {
     .said_if =
         [] {
           return and_share(
-              "slices, selections, `diagonal`, `index` or `gather` among the next 12 outermost ops "
-              "read a quarter of its result or less, and no other op reads a tensor of these "
-              "sizes; of norms and softmax along another dimension than the last");
+              "slices, selections, `diagonal`, `index`, `embedding` or `gather` among the next 12 "
+              "outermost ops read a quarter of its result or less, and no other op reads a tensor "
+              "of these sizes; of norms and softmax along another dimension than the last; or a "
+              "recurrent layer of both directions and 8 steps or more is read at its first or last "
+              "step alone");
         },
     .find = find_wastes_of<WasteKind::cut_result>,
     .is_needless = true};
@@ -143,7 +145,8 @@ constinit const ExplanationRule kSmallPassesRule = {
         [] {
           return std::string(
               "8 backward passes of the same nodes in a step or more, each with a forward pass of "
-              "its own; calls and small ops take 30 % of the wall time or more");
+              "its own; calls and small ops take 30 % of the wall time or more (15 % of 16 passes "
+              "or more)");
         },
     .find = find_wastes_of<WasteKind::small_passes>};
 
@@ -453,7 +456,8 @@ constinit const ExplanationRule kStuffedZerosRule = {
         [] {
           return and_share(
               "copies fill half of what `zeros` makes or less, and a product or a convolution "
-              "reads it within 12 ops");
+              "reads it within 12 ops; or a product, a solver or a factorisation reads what "
+              "`block_diag` makes");
         },
     .find = find_wastes_of<WasteKind::stuffed_zeros>,
     .is_needless = true};

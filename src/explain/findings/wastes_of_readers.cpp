@@ -9,12 +9,15 @@ constinit const ExplanationRule kShorterFormRule = {
     .id = "shorter-form",
     .says =
         "that what reads a result asks for less than was computed: eigenvalues whose "
-        "logarithms are added up, an order that is sorted again",
+        "logarithms are added up, an order that is sorted again, an exponential of a sum of rows "
+        "and columns",
     .said_if =
         [] {
           return and_share(
               "eigenvalues or singular values are read next by `log` and `sum`, `prod`, `sum`, "
-              "`max` or a sum of squares, or `argsort` by `argsort`");
+              "`max` or a sum of squares, or `argsort` by `argsort`; or `exp` reads, scaled by a "
+              "number or not, a sum of two tensors that each have a dimension where the other has "
+              "1");
         },
     .find = find_wastes_of<WasteKind::shorter_form>,
     .is_needless = true};

@@ -13,8 +13,10 @@ constexpr std::string_view kOneProduct =
 constexpr std::string_view kSmallBatch =
     "steps depend on each other: a small batch leaves the hardware idle";
 constexpr std::string_view kLargerBatches =
-    "larger batches, sequences of like length packed together; the fused nn.LSTM or nn.GRU, not a "
-    "loop of cells";
+    "if one step is read of a direction that has just begun, leave that direction out "
+    "(bidirectional=False); if sequences are padded, pack them (pack_padded_sequence) or put "
+    "like lengths together; if windows overlap, carry the state on in place of a run over each; "
+    "if steps are called one by one, one call of nn.LSTM or nn.GRU; else larger batches";
 constexpr std::string_view kBatchedNms =
     "torchvision.ops.batched_nms takes the classes or images together";
 constexpr std::string_view kReshapedProduct =
@@ -180,8 +182,10 @@ constexpr OpKnowledge kLayerOps[] = {
      "_cudnn_attention_forward _scaled_dot_product_fused_attention_overrideable",
      OpCost::flops, 0.02, OpFuses::alone,
      "keys and values are repeated for grouped queries, or padding is attended to",
-     "enable_gqa=True, is_causal=True, nested or packed sequences (flex_attention with a block "
-     "mask)",
+     "if keys and values are repeated for groups of queries, enable_gqa=True; if the mask is "
+     "causal, is_causal=True in its place; if a mask hides most of the places (a window, blocks, "
+     "padding), attend within blocks or use nested sequences (flex_attention with a block mask); "
+     "if few of the queries are read, give it these alone",
      OpRole::main, "run all heads and samples as one batch"},
     {"gradients of attention, fused",
      "_scaled_dot_product_flash_attention_backward "
@@ -363,9 +367,11 @@ constexpr OpKnowledge kLayerOps[] = {
      "grid_sampler grid_sampler_2d grid_sampler_3d cudnn_grid_sampler "
      "_grid_sampler_2d_cpu_fallback",
      OpCost::gather, 6.4, OpFuses::pointwise, "mode='bicubic', or a grid that does not change",
-     "bilinear interpolation reads 4 neighbours where bicubic reads 16; make the grid once; warps "
-     "in series are one (multiply their matrices, or sample the grid); interpolate serves plain "
-     "resizing; augment in the loader, or at the size that the model reads",
+     "if most points lie outside of the image (a patch pasted into a large one), sample the "
+     "points of its box alone; if the grid stays, make it once; if it is a plain resizing, "
+     "interpolate; warps in series are one (multiply their matrices, or sample the grid); if mode "
+     "is bicubic, bilinear reads 4 neighbours in place of 16; augment in the loader, or at the "
+     "size that the model reads",
      OpRole::either, "sample one batch"},
     {"gradients of sampling at points",
      "grid_sampler_2d_backward grid_sampler_3d_backward cudnn_grid_sampler_backward "

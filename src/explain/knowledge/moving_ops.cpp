@@ -33,8 +33,9 @@ constexpr OpKnowledge kMovingOps[] = {
      OpCost::bytes, 2.3, OpFuses::alone,
      "the table has many more rows than the batch reads: the gradient is a whole table, and the "
      "optimizer reads all of it",
-     "nn.Embedding(sparse=True) with torch.optim.SparseAdam or SGD touches only the rows that were "
-     "read",
+     "nn.Embedding(sparse=True) with torch.optim.SparseAdam or SGD touches only the rows that "
+     "were read; if the table is not trained, requires_grad_(False); if few distinct ids fill the "
+     "batch, look each up once (torch.unique with return_inverse)",
      OpRole::main, "", OpSign::wide_table},
     {"embedding", "embedding", OpCost::gather, 4.6, OpFuses::pointwise, "", "", OpRole::main,
      "look all ids up in one call: tables of one width can be one table with an offset for each",
@@ -55,20 +56,25 @@ constexpr OpKnowledge kMovingOps[] = {
      OpSign::none, true},
     {"rows by index", "index_select", OpCost::gather, 0.35, OpFuses::pointwise,
      "the index is a range or is the same in every step",
-     "a slice or narrow makes a view instead; an index that never changes can be applied once "
-     "(store the rows in the order in which they are read); take rows behind a projection to fewer "
-     "columns, not before it",
+     "if the index is a range, a slice or narrow makes a view; if it never changes, apply it once "
+     "(store the rows in the order in which they are read); if a projection to fewer columns "
+     "follows, project first and take rows behind it; if the rows are added up next, add without "
+     "writing them (embedding_bag, index_add, a sparse product); if rows come again and again, "
+     "each distinct one once (torch.unique with return_inverse)",
      OpRole::either, "index once with the positions of all of them"},
     {"elements by index", "gather take take_along_dim", OpCost::gather, 2.9, OpFuses::pointwise,
      "the index is a range, or the same for all rows",
-     "slices and index_select (F.embedding) read whole rows; gather reads element by element; what "
-     "several terms gather, gather once",
+     "if whole rows are taken, index_select or F.embedding reads them at once, where gather goes "
+     "element by element; if it picks one number of many that were computed for it, compute that "
+     "one alone; what several terms gather, gather once",
      OpRole::either, "index once with the positions of all of them"},
     {"advanced indexing", "index _unsafe_index", OpCost::gather, 0.84, OpFuses::pointwise,
      "the index is a boolean mask: it becomes nonzero, and its size depends on data",
-     "torch.where, or a product with the mask, keeps shapes; of numbers: rows by index_select or "
-     "F.embedding, whose gradients add whole rows; gather what several results share once and "
-     "reuse it",
+     "if the index is a mask, torch.where or a product with the mask keeps shapes; if rows are "
+     "taken by numbers, index_select or F.embedding, whose gradients add whole rows; if they are "
+     "added up or averaged next, counts of the numbers times the table (scatter_add of ones, then "
+     "matmul) write no rows; if several results share what is taken, take it once; if the index "
+     "stays, apply it once",
      OpRole::either, "index once with the positions of all of them"},
     {"writes by index", "index_put _index_put_impl _unsafe_index_put index_fill index_copy put",
      OpCost::gather, 2.4, OpFuses::alone,
@@ -133,7 +139,9 @@ constexpr OpKnowledge kMovingOps[] = {
      "an embedding, or index_select on the weight, reads the rows that count", OpRole::aside,
      "one call over all indices"},
     {"search in sorted values", "searchsorted bucketize", OpCost::search, 7.8, OpFuses::alone,
-     "the boundaries are few and evenly spaced", "a division and floor give the bucket",
+     "the boundaries are few and evenly spaced",
+     "if they are evenly spaced, a division and floor give the bucket; if the values or the "
+     "boundaries stay, keep the places; if many values are equal, look up the distinct ones",
      OpRole::either, "one call over all values"},
     {"membership", "isin", OpCost::search, 4.6, OpFuses::alone,
      "the set of values is the same in every step",

@@ -28,13 +28,15 @@ constexpr std::string_view kTabulate =
 constexpr std::string_view kFactorisedAgain =
     "the same matrix is factorised again, or in a loop over a batch";
 constexpr std::string_view kFactoriseOnce =
-    "factorise once and reuse it (cholesky_solve, lu_solve); batches go in one call; if rows are "
-    "added one by one, extend the factor by a row (solve_triangular) rather than factorise all "
-    "again; of a kernel matrix few inducing points; the _ex forms do not wait for errors on a "
-    "device";
+    "if the matrix stays, factorise it once and reuse the factor (cholesky_solve, lu_solve); if "
+    "it consists of blocks that do not meet, or of many small matrices, one batched call on the "
+    "blocks; if rows are added one by one, extend the factor by a row (solve_triangular); if few "
+    "rows or columns change, an update of low rank (Woodbury); of a kernel matrix few inducing "
+    "points; the _ex forms do not wait for errors on a device";
 constexpr std::string_view kScanLast =
-    "scan along the last, contiguous dimension; total minus cumsum gives the reversed one; a "
-    "product with a triangular matrix is faster for short rows";
+    "scan along the last, contiguous dimension; if a reversed one is needed, total minus cumsum "
+    "gives it without flips; if rows are short, one product with a triangular matrix; if one "
+    "element is new, add it to the sum before; sums over windows are differences of one cumsum";
 constexpr std::string_view kPadToFactors =
     "pad to a size of small factors (a power of two); rfft of real input does half of the work; "
     "transform constant filters once";
@@ -248,20 +250,21 @@ constexpr OpKnowledge kNumberOps[] = {
      "linalg_solve linalg_solve_ex _linalg_solve_ex linalg_lu_solve lu_solve linalg_ldl_solve "
      "linalg_tensorsolve solve",
      OpCost::solve, 0.12, OpFuses::alone, "right-hand sides come one at a time",
-     "stack right-hand sides to one call; keep the factorisation (cholesky_solve, lu_solve) if the "
-     "matrix stays; if solve, inv or slogdet meet the same matrix, factorise it once and give the "
-     "factor to all of them (L = linalg.cholesky(A) if it is symmetric and positive definite, else "
-     "lu_factor): cholesky_solve(b, L), 2 * L.diagonal().log().sum() for the log-determinant; if "
-     "the matrix has a form, use it: a diagonal divides, a triangular one takes solve_triangular, "
-     "circulant and Toeplitz ones an FFT, a Kronecker product two small solves, a diagonal plus "
-     "few columns the formula of Woodbury; a large one that changes little conjugate gradients "
-     "from the solution before",
+     "if the matrix has a form, use it: blocks that do not meet are a batch of small systems (one "
+     "call on [blocks, n, n]), a diagonal divides, a triangular one takes solve_triangular, a "
+     "symmetric positive definite one cholesky_solve, a band a loop of few terms, circulant and "
+     "Toeplitz ones an FFT, a Kronecker product two small solves, a diagonal plus few columns the "
+     "formula of Woodbury; if it stays, factorise it once and keep the factor (lu_factor, "
+     "lu_solve), which also gives the log-determinant (2 * L.diagonal().log().sum()); if several "
+     "right-hand sides meet it, stack right-hand sides to one call; if it is large and changes "
+     "little, conjugate gradients from the solution before",
      OpRole::either, kStackSystems, OpSign::one_column},
     {"triangular systems",
      "linalg_solve_triangular triangular_solve cholesky_solve _cholesky_solve_helper",
      OpCost::solve, 0.04, OpFuses::alone, "right-hand sides come one at a time",
-     "stack right-hand sides to one call; keep the factorisation (cholesky_solve, lu_solve) if the "
-     "matrix stays",
+     "if several right-hand sides meet one matrix, stack right-hand sides to one call; if the "
+     "matrix stays, keep the factorisation (cholesky_solve, lu_solve), or its inverse if it is "
+     "small and well conditioned",
      OpRole::either, kStackSystems, OpSign::one_column},
     {"least squares", "linalg_lstsq", OpCost::solve, 0.24, OpFuses::alone,
      "many small systems are solved one by one, or the matrix stays the same",
@@ -292,7 +295,9 @@ constexpr OpKnowledge kNumberOps[] = {
      OpRole::aside, kStackMatrices},
     {"powers of matrices", "linalg_matrix_power matrix_power", OpCost::solve, 0.048, OpFuses::alone,
      "powers are computed one after the other",
-     "keep the power before: one product a step; an eigenvalue decomposition gives many powers",
+     "if powers follow each other, keep the power before: one product a step; if they are applied "
+     "to vectors, multiply the vectors by squarings; if many powers of one matrix are needed, "
+     "diagonalise once (eigenvalues to all powers at once)",
      OpRole::aside, kStackMatrices},
     {"exponentials of matrices", "linalg_matrix_exp matrix_exp linalg_matrix_sqrth linalg_polar",
      OpCost::solve, 0.15, OpFuses::alone, "it is applied to one vector",

@@ -87,6 +87,12 @@ void find_known_forms(const AskedOps& asked, const Places& places, std::vector<W
 // Results for which what reads them asks for less (readers.cpp). Adds to `found`.
 void find_readers(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 
+// Results of which a part is read (parts.cpp). Adds to `found`.
+void find_parts(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
+// Work that each round of a loop does again (again.cpp). Adds to `found`.
+void find_work_again(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
+
 // Tables that are normalised again for each request (fixed.cpp). Adds to `found`.
 void find_fixed_operands(const AskedOps& asked, const Places& places, std::vector<Waste>& found);
 

@@ -19,6 +19,11 @@ namespace epilogue::trace {
 
 using Dims = std::vector<int64_t>;
 
+// In double: products of sizes have no bounds in a broken trace.
+inline double elements_in(const Dims& dims) {
+  return static_cast<double>(TensorShape{dims, {}}.numel());
+}
+
 // Calls of one kind, with what they and their nodes of the backward pass take.
 struct CostlyForm {
   std::vector<uint32_t> calls;

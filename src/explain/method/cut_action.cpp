@@ -13,7 +13,8 @@ bool adds_by_index(std::string_view base) {
 }
 
 std::string cut_action(const CutResult& cut) {
-  const bool takes_rows = cut.reader == "aten::index" || cut.reader == "aten::index_select";
+  const bool takes_rows = cut.reader == "aten::index" || cut.reader == "aten::index_select" ||
+                          cut.reader == "aten::embedding";
   if (takes_rows && cut.is_graph)
     return "compute only what the rows that are read need: of a graph network their neighbourhood "
            "of as many hops as there are layers (torch_geometric.utils.k_hop_subgraph, "
@@ -21,9 +22,10 @@ std::string cut_action(const CutResult& cut) {
            "compute the results of all nodes once, keep them, and look rows up";
   if (takes_rows && op_class(cut.op) == OpClass::pointwise)
     return fmt::format(
-        "take the rows first and run {} on them alone (index, then compute); means and deviations "
-        "of the whole, if it does not change, once; or compute the whole once, before the loop, "
-        "and keep it",
+        "take the rows first and run {} on the rows that were gathered alone (look up or index, "
+        "then compute; a mask or a scale of each row by the same index); means and deviations of "
+        "the whole, if it does not change, once; or compute the whole once, before the loop, and "
+        "keep it",
         cut.op);
   if (cut.has_convolution && cut.step > 1)
     return fmt::format(

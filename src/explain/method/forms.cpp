@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/units.h"
 #include "explain/index/aten_ops.h"
@@ -26,6 +27,7 @@ constexpr size_t kReducedWithin = 6;    // ops between the pairs and what reduce
 constexpr int64_t kWindowsOverlap = 4;  // windows that hold an element
 constexpr size_t kWindowReaders = 8;    // ops after the windows
 constexpr size_t kProductWithin = 6;    // ops between a matrix and its product
+constexpr size_t kDispatchWithin = 24;  // ops between places of rows and their products
 constexpr int64_t kLowRank = 4;         // times as wide as its factors' rank
 constexpr size_t kPenalties = 4;        // parameters of a step
 
@@ -399,8 +401,27 @@ class Forms : AskedSearch {
     return std::nullopt;
   }
 
+  // The product makes places of rows ([rows, experts, places], one of them 1 in each row), and
+  // further products send rows there and bring them back.
+  bool take_dispatch(size_t product, CostlyForm& form) const {
+    const std::vector<TensorShape> factors = tensors(product);
+    if (factors.size() != 2 || factors[0].dims.size() != 2 || factors[1].dims.size() != 2 ||
+        factors[0].dims[0] != factors[1].dims[0])
+      return false;
+    const Dims places = {factors[0].dims[0], factors[0].dims[1], factors[1].dims[1]};
+    bool has_more = false;
+    for (size_t j = product + 1; j < end_of(product, kDispatchWithin); ++j) {
+      if (asked_.base(j) == "one_hot" || !is_forward(j)) break;
+      if (asked_.kind(j) == OpClass::view || !reads(j, places)) continue;
+      take(form, j);
+      has_more = has_more || is_multiplication(asked_.name(j));
+    }
+    return has_more;
+  }
+
   void find_one_hot_products() {
     std::map<uint64_t, CostlyForm> forms;
+    std::set<uint64_t> dispatches;
     for (size_t i = 0; i < asked_.size(); ++i) {
       if (asked_.base(i) != "one_hot") continue;
       const auto in = asked_.inputs(i);
@@ -413,6 +434,7 @@ class Forms : AskedSearch {
       if (!product) continue;
       if (form.count++ == 0) form.first = i;
       form.second = *product;
+      if (take_dispatch(*product, form)) dispatches.insert(asked_.key(i));
     }
     for (auto& [key, form] : forms) {
       if (form.count == 0) continue;
@@ -421,8 +443,13 @@ class Forms : AskedSearch {
              fmt::format("aten::one_hot makes rows of {} with a single 1, which {} multiplies",
                          classes, asked_.name(form.second)),
              {times_of(form), shapes_text(asked_.inputs(form.second))},
-             "read the rows: nn.Embedding, nn.functional.embedding(index, table) or "
-             "table.index_select(0, index) gives the same without the matrix",
+             dispatches.contains(key)
+                 ? "move the rows by index, not by products with zeros: place = expert * capacity "
+                   "+ position; slots.index_copy_(0, place, rows) sends them (or sort the rows by "
+                   "expert: argsort, index_select), out = slots.index_select(0, place) * weight "
+                   "brings them back"
+                 : "read the rows: nn.Embedding, nn.functional.embedding(index, table) or "
+                   "table.index_select(0, index) gives the same without the matrix",
              1 - 2.0 / static_cast<double>(classes), WasteProof::shown);
     }
   }

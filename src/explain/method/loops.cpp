@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
+#include "explain/index/aten_ops.h"
 #include "explain/knowledge/op_knowledge.h"
 #include "explain/method/method.h"
 
@@ -25,6 +28,9 @@ constexpr int64_t kSmallOpNs = 5'000;
 constexpr double kLoopOverhead = 0.3;  // of the loop
 constexpr double kLeastLoop = 0.03;    // of the run
 constexpr size_t kSampled = 12;        // iterations whose modules are compared
+// A gap between two ops that lasts so many iterations is a wait for another process or rank.
+constexpr int64_t kWaitIterations = 16;
+constexpr int64_t kLeastWaitNs = 1'000'000;
 
 // Ops that read parameters: layers have one of them. A custom op may.
 bool reads_parameters(std::string_view name) {
@@ -146,16 +152,32 @@ class LoopSearch {
 
   using ByName = std::unordered_map<StringId, int64_t>;
 
+  // What the gaps of a run hold that its iterations do not ask for. Sorts them.
+  static int64_t waits_among(std::vector<int64_t>& gaps, int64_t run_ns, size_t iterations) {
+    std::sort(gaps.begin(), gaps.end(), std::greater<>());
+    int64_t waits_ns = 0;
+    for (const int64_t gap : gaps) {
+      const int64_t iteration_ns =
+          (run_ns - waits_ns - gap) / static_cast<int64_t>(std::max<size_t>(1, iterations));
+      if (gap < kLeastWaitNs || gap / kWaitIterations < iteration_ns) break;
+      waits_ns += gap;
+    }
+    return waits_ns;
+  }
+
   // Adds the times of a run to its loop, and its calls to `calls`.
   void add_times(const Run& run, CallLoop& loop, ByName& by_name, std::vector<uint32_t>* calls) {
     const size_t last = run.first + run.iterations * run.period - 1;
     const Event& first = all_.event(roots_[run.first]);
     const int64_t end = all_.event(roots_[last]).end_ns();
-    loop.wall_ns += end - first.ts_ns;
+    std::vector<int64_t> gaps;
     for (size_t r = run.first + 1; r <= last; ++r) {
       const int64_t gap = all_.event(roots_[r]).ts_ns - all_.event(roots_[r - 1]).end_ns();
-      if (gap > kCallGapNs) loop.between_ns += gap;
+      if (gap > kCallGapNs) gaps.push_back(gap);
     }
+    const int64_t waits_ns = waits_among(gaps, end - first.ts_ns, run.iterations);
+    loop.wall_ns += end - first.ts_ns - waits_ns;
+    loop.between_ns += std::accumulate(gaps.begin(), gaps.end(), int64_t{0}) - waits_ns;
     for (size_t at = roots_[run.first]; at < all_.ops.size(); ++at) {
       const Event& e = all_.event(at);
       if (e.ts_ns >= end) break;
@@ -248,7 +270,8 @@ class LoopSearch {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
     loop.longest = loop.op_ns.front().first;
-    const std::string recurrent = recurrent_action(run);
+    std::string recurrent = recurrent_action(run);
+    if (recurrent.empty()) recurrent = power_action(run);
     loop.remedy = recurrent.empty() ? remedy_of(loop) : recurrent;
     if (has_parameters && recurrent.empty())
       loop.remedy +=
@@ -323,6 +346,33 @@ class LoopSearch {
           base);
     }
     return "";
+  }
+
+  // One product in an iteration, of a square matrix and what has its sizes before and behind it.
+  std::string power_action(const Run& run) const {
+    size_t product = 0;
+    size_t products = 0;
+    for (size_t r = run.first; r < run.first + run.period; ++r) {
+      const std::string_view base = all_.base(roots_[r]);
+      if (base == "matmul" || base == "mm" || base == "bmm" || base == "mv") {
+        product = r;
+        ++products;
+      } else if (op_class(all_.name(roots_[r])) != OpClass::view && base != "copy") {
+        return "";
+      }
+    }
+    if (products != 1) return "";
+    const std::vector<TensorShape> read = tensor_inputs(all_.inputs(roots_[product]));
+    if (read.size() != 2 || read[0].dims.empty() || read[1].dims.empty()) return "";
+    const auto is_square = [](const std::vector<int64_t>& dims) {
+      return dims.size() > 1 && dims.back() == dims[dims.size() - 2];
+    };
+    if (!is_square(read[0].dims) && !is_square(read[1].dims)) return "";
+    return "if each iteration multiplies the result of the one before by the same matrix (a "
+           "kernel, a chain, powers): double what is known (the next 2^n results are the power "
+           "A^(2^n) times the first 2^n, one product each: squarings in place of steps), or "
+           "diagonalise once (eigenvalues to all powers at once; a diagonal A from the start); if "
+           "the operands do not depend on each other, stack them to one product";
   }
 
   // What the row of the telling op says of loops: one that is more than arithmetic and views, else

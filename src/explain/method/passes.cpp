@@ -25,6 +25,8 @@ namespace {
 constexpr int64_t kManyPasses = 8;
 constexpr int64_t kSmallNodeOpNs = 5'000;  // about what calling an op takes
 constexpr double kSmallOpsShare = 0.3;     // of the run, in calls and small ops
+constexpr double kFewSmallOps = 0.15;      // the same, if there are kMicroBatches passes
+constexpr int64_t kMicroBatches = 16;      // in a step
 constexpr int64_t kNodeNs = 2'000;         // what recording an op for a gradient takes
 constexpr double kUntrainedShare = 0.1;    // of the run
 constexpr int64_t kHoldingNodes = 64;      // of a graph that holds memory
@@ -392,7 +394,8 @@ class Passes : WasteSearch {
       small += std::min(all_.ns_at(at), kSmallNodeOpNs);
       ++ops;
     }
-    if (static_cast<double>(small) < kSmallOpsShare * static_cast<double>(all_.wall_ns)) return;
+    const double share = per_step < kMicroBatches ? kSmallOpsShare : kFewSmallOps;
+    if (static_cast<double>(small) < share * static_cast<double>(all_.wall_ns)) return;
     Waste waste;
     waste.kind = WasteKind::small_passes;
     waste.title = fmt::format(
@@ -402,8 +405,10 @@ class Passes : WasteSearch {
         "each pass has a forward pass of its own: a loop over samples, or micro-batches that are "
         "too small");
     waste.action =
-        "run the samples as one batch and call backward once on the sum of their losses; gradients "
-        "of each sample by torch.func.vmap(grad(loss)) over the batch; larger micro-batches";
+        "run the samples as one batch and call backward once on the sum of their losses; of "
+        "micro-batches whose gradients are accumulated take few large ones, as many rows as memory "
+        "holds (the gradient is the same); if the gradient of each sample is read, "
+        "torch.func.vmap(grad(loss)) over the batch";
     waste.ns = small;
     waste.saving_ns = small / per_step * (per_step - 1);
     waste.op_calls = ops / per_step * (per_step - 1);
@@ -732,8 +737,9 @@ class Passes : WasteSearch {
         time_text(ns), time_text(all_.wall_ns), ops.front().first);
     waste.action =
         "if its inputs come again (a frozen model, features of a data set, a fixed graph or "
-        "prompt), compute it once and keep the results; else prepare it in the data loader's "
-        "workers";
+        "prompt), compute it once and keep the results; if it goes over a table of which the batch "
+        "reads few rows, look these up first; if it is a teacher or an older copy of the model, "
+        "run it on what the loss reads alone; else prepare it in the data loader's workers";
     const OpKnowledge* longest = op_knowledge(ops.front().first);
     if (longest != nullptr && longest->fuses == OpFuses::draws)
       waste.action =

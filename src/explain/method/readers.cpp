@@ -88,9 +88,6 @@ bool is_among(std::string_view names, std::string_view name) {
   return false;
 }
 
-// In double: products of sizes have no bounds in a broken trace.
-double elements_in(const Dims& dims) { return static_cast<double>(TensorShape{dims, {}}.numel()); }
-
 bool is_resize(std::string_view base) {
   return base.starts_with("upsample_") || base.starts_with("_upsample_");
 }

@@ -58,7 +58,8 @@ class Rows : AskedSearch {
  private:
   struct Form : CostlyForm {
     Dims dims;
-    double share = 0;  // of zeros
+    double share = 0;    // of zeros
+    int64_t blocks = 0;  // along the diagonal; 0: none
   };
   using Forms = std::map<uint64_t, Form>;
 
@@ -68,12 +69,17 @@ class Rows : AskedSearch {
   std::optional<Dims> gathered(size_t i) const {
     const std::string_view base = asked_.base(i);
     const std::vector<TensorShape> read = tensors(i);
-    if (read.size() < 2 || read[0].dims.size() != 2) return std::nullopt;
-    if (base == "embedding" || (base == "index" && read.size() == 2)) {
+    if (read.empty() || read[0].dims.size() != 2) return std::nullopt;
+    if ((base == "embedding" && read.size() > 1) || (base == "index" && read.size() == 2)) {
       Dims dims = read[1].dims;
       if (base == "index" && read[1].type == "bool") return std::nullopt;
       dims.push_back(read[0].dims[1]);
       return dims;
+    }
+    // The ids of advanced indexing are mostly not recorded: what follows reads the rows.
+    if (base == "index" && read.size() == 1 && next(i) < asked_.size()) {
+      const Dims& dims = dims_at(next(i), 0);
+      if (dims.size() == 3 && dims.back() == read[0].dims[1]) return dims;
     }
     return std::nullopt;
   }
@@ -118,15 +124,27 @@ class Rows : AskedSearch {
   }
 
   void report_pooled() {
-    for (const auto& [key, form] : pooled_)
+    for (const auto& [key, form] : pooled_) {
+      const int64_t table = dims_at(form.first, 0)[0];
+      const int64_t rows = form.dims[form.dims.size() - 2];
+      // As many rows for each sum as the table has: counts of them are fewer numbers.
+      const bool is_counted = 2 * rows >= table;
       report(WasteKind::pooled_rows, form,
              fmt::format("{} writes rows of {} that {} adds up next", asked_.name(form.first),
                          sizes_text(form.dims), asked_.name(form.second)),
-             {times_of(form)},
-             "look up and add in one op: nn.EmbeddingBag or F.embedding_bag(ids, table, offsets, "
-             "mode='sum' or 'mean'), with padding_idx or per_sample_weights in place of a mask: it "
-             "writes no rows",
+             {times_of(form),
+              fmt::format("{} of {} rows for each of {} sums", rows, table, form.dims[0])},
+             is_counted
+                 ? fmt::format("count how often each row is drawn and multiply once: counts = "
+                               "zeros({}, {}).scatter_add_(1, ids, ones), then counts @ table (a "
+                               "matrix product; / {} for the mean): no rows are copied; counts of "
+                               "random draws come from torch.multinomial or bincount",
+                               form.dims[0], table, rows)
+                 : "look up and add in one op: nn.EmbeddingBag or F.embedding_bag(ids, table, "
+                   "offsets, mode='sum' or 'mean'), with padding_idx or per_sample_weights in "
+                   "place of a mask: it writes no rows",
              std::nullopt, WasteProof::likely);
+    }
   }
 
   // --- Targets with a row of classes for each index --------------------------------------
@@ -216,27 +234,60 @@ class Rows : AskedSearch {
     return numbers_of(in[at].concrete);
   }
 
-  // Blocks along the diagonal: a product reads them next.
-  void look_for_blocks(size_t i) {
+  // A solver, a factorisation, an inverse, ... of a matrix.
+  static bool is_of_matrix(std::string_view name) {
+    const std::string_view base = aten_base(name);
+    return is_multiplication(name) || base.starts_with("linalg_") || base == "inverse" ||
+           base == "logdet" || base == "slogdet" || base.find("cholesky") != std::string_view::npos;
+  }
+
+  struct Blocks {
+    Dims dims;  // of the whole; empty: not known
+    int64_t count = 0;
+    int64_t written = 0;  // elements
+  };
+
+  // The tensors of block_diag; of a list that was not recorded the batch that was unbound for it.
+  Blocks blocks_of(size_t i) const {
+    Blocks blocks;
     const auto in = asked_.inputs(i);
-    if (asked_.base(i) != "block_diag" || in.empty() || in[0].list.size() < 2) return;
-    Dims dims = {0, 0};
-    int64_t written = 0;
-    for (const OpInput& block : in[0].list) {
-      if (block.dims.size() != 2) return;
-      dims[0] += block.dims[0];
-      dims[1] += block.dims[1];
-      written += numbers_in(block.dims);
+    if (!in.empty() && in[0].list.size() > 1) {
+      blocks.dims = {0, 0};
+      for (const OpInput& block : in[0].list) {
+        if (block.dims.size() != 2) return {};
+        blocks.dims[0] += block.dims[0];
+        blocks.dims[1] += block.dims[1];
+        blocks.written += numbers_in(block.dims);
+        ++blocks.count;
+      }
+      return blocks;
     }
+    for (size_t back = 1; back <= std::min<size_t>(3, i); ++back) {
+      const Dims& batch = dims_at(i - back, 0);
+      if (asked_.base(i - back) != "unbind" || batch.size() != 3 || batch[0] < 2) continue;
+      // A broken trace has sizes without bounds.
+      if (std::ranges::any_of(batch, [](int64_t n) { return n < 1 || n > 1 << 20; })) return {};
+      return {{batch[0] * batch[1], batch[0] * batch[2]}, batch[0], numbers_in(batch)};
+    }
+    return {};
+  }
+
+  // Blocks along the diagonal: what reads them next goes through the zeros, too.
+  void look_for_blocks(size_t i) {
+    if (asked_.base(i) != "block_diag") return;
+    const Blocks blocks = blocks_of(i);
+    if (blocks.dims.empty()) return;
     for (size_t j = i + 1; j < end_of(i, kStuffedWithin); ++j) {
-      if (!is_multiplication(asked_.name(j)) || !reads(j, dims)) continue;
+      if (!is_of_matrix(asked_.name(j)) || !reads(j, blocks.dims)) continue;
       Form& form = zeros_[asked_.key(j)];
       take(form, i);
       take(form, j);
       if (form.count++ == 0) form.first = i;
       form.second = j;
-      form.dims = dims;
-      form.share = 1 - static_cast<double>(written) / static_cast<double>(numbers_in(dims));
+      form.dims = blocks.dims;
+      form.share =
+          1 - static_cast<double>(blocks.written) / static_cast<double>(numbers_in(blocks.dims));
+      form.blocks = blocks.count;
       return;
     }
   }
@@ -300,14 +351,25 @@ class Rows : AskedSearch {
     const bool is_convolved = is_convolution(asked_.base(longest->second));
     report(
         WasteKind::stuffed_zeros, all,
-        fmt::format("{} multiplies {}, of which {:.0f} % are zeros that {} writes",
-                    asked_.name(longest->second), sizes_text(longest->dims), 100 * longest->share,
-                    asked_.name(longest->first)),
+        fmt::format("{} {} {}, of which {:.0f} % are zeros that {} writes",
+                    asked_.name(longest->second),
+                    is_multiplication(asked_.name(longest->second)) || is_convolved ? "multiplies"
+                                                                                    : "reads",
+                    sizes_text(longest->dims), 100 * longest->share, asked_.name(longest->first)),
         {counted(all.count, "time", "times") + ", " + shapes_text(asked_.inputs(longest->second))},
         is_convolved && strided_ > 0
             ? "zeros between pixels and a convolution are a transposed convolution: "
               "conv_transpose2d with the stride (nn.ConvTranspose2d), or a convolution at the "
               "lower resolution and pixel_shuffle, multiplies none of them"
+        : longest->blocks > 0
+            ? fmt::format(
+                  "the matrix is block-diagonal, and its {} blocks do not meet: keep them as a "
+                  "batch [{}, {}, {}] and call {} once on it (torch.linalg and bmm take batches, "
+                  "right-hand sides as [{}, {}, 1]); blocks of several sizes padded to a few, or "
+                  "one by one",
+                  longest->blocks, longest->blocks, longest->dims[0] / longest->blocks,
+                  longest->dims[1] / longest->blocks, asked_.name(longest->second), longest->blocks,
+                  longest->dims[0] / longest->blocks)
             : "multiply the parts that are not zero: the blocks one by one as a batch (bmm), or "
               "a smaller tensor of the rows that hold numbers",
         std::nullopt, WasteProof::likely);

@@ -549,6 +549,9 @@ class Wastes : WasteSearch {
       return 1.0 / static_cast<double>(std::max(result.dims[static_cast<size_t>(rank) - 1],
                                                 result.dims[static_cast<size_t>(rank) - 2]));
     const std::vector<TensorShape> tensors = tensor_inputs(inputs);
+    if (base == "embedding" && tensors.size() > 1 && rank == 2)
+      return static_cast<double>(tensors[1].numel()) /
+             static_cast<double>(std::max<int64_t>(1, result.dims[0]));
     if (base == "gather" && tensors.size() > 1)
       return static_cast<double>(tensors[1].numel()) / numel;
     if (base == "index_select" && tensors.size() > 1) {
@@ -685,7 +688,7 @@ class Wastes : WasteSearch {
       const size_t before = found.roots.size();
       found.roots.push_back(r);
       const std::string_view reads = roots_.base(cut->reader);
-      if (reads == "index" || reads == "index_select")
+      if (reads == "index" || reads == "index_select" || reads == "embedding")
         add_sources(r, result->dims, found.roots);
       else
         add_elementwise_sources(r, result->dims, found.roots);
@@ -761,6 +764,8 @@ std::vector<Waste> find_wastes(const CountedOps& all, const Places& places) {
   find_fixed_operands(asked, places, found);
   find_known_forms(asked, places, found);
   find_readers(asked, places, found);
+  find_parts(asked, places, found);
+  find_work_again(asked, places, found);
   std::stable_sort(found.begin(), found.end(), [](const Waste& a, const Waste& b) {
     return a.saving_ns.value_or(a.ns) > b.saving_ns.value_or(b.ns);
   });

@@ -72,6 +72,40 @@ TEST(RankFindings, WhatOneRankHasAloneSaysSo) {
   EXPECT_EQ(find_finding(none, "long-op"), nullptr);
 }
 
+// Ranks of one program: `python_us` of Python in each step, and a wait for the other rank.
+OpSequence python_rank(int64_t rank, int64_t python_us, int64_t wait_us) {
+  OpSequence b;
+  b.trace.import.path = "run/rank" + std::to_string(rank) + ".json";
+  for (int i = 0; i < 4; ++i) {
+    b.annotation("gloo:all_reduce", b.at_us * kUs, (b.at_us + wait_us) * kUs, 9);
+    b.at_us += wait_us;
+    b.add("aten::mm", 500, {tensor({256, 256}), tensor({256, 256})});
+    b.event(Category::python_function, "train.py(3): collate", b.at_us * kUs,
+            (b.at_us + python_us) * kUs);
+    b.at_us += python_us;
+    b.add("aten::relu", 100, {tensor({256, 256})});
+    b.end_step();
+  }
+  b.trace.metadata.emplace_back("distributedInfo",
+                                "{\"rank\": " + std::to_string(rank) + ", \"world_size\": 2}");
+  return b;
+}
+
+TEST(RankFindings, PythonOfARankThatWaitsIsItsWait) {
+  const auto run = [](int64_t python0, int64_t wait0, int64_t python1, int64_t wait1) {
+    const OpSequence a = python_rank(0, python0, wait0);
+    const OpSequence b = python_rank(1, python1, wait1);
+    const Links links_a = link(a.trace);
+    const Links links_b = link(b.trace);
+    const std::vector<RankTrace> ranks = {{a.trace, links_a}, {b.trace, links_b}};
+    return explain_ranks(ranks);
+  };
+  EXPECT_NE(find_finding(run(600, 10, 10, 600), "between-ops"), nullptr)
+      << "the late rank's own Python";
+  EXPECT_EQ(find_finding(run(10, 10, 400, 600), "between-ops"), nullptr)
+      << "it waits, and the other has none";
+}
+
 TEST(RankFindings, TheFirstTwoAndTheLastRankAreLookedAt) {
   const Step slow = {10, 600, 400, 20};
   const Step fast = {610, 0, 400, 20};
