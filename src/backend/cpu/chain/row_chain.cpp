@@ -55,11 +55,11 @@ constexpr int64_t kChunkUnit = 32;
 
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
-// Of one product: v = v0 (+ v1, where there is an operand), f(v) or not; of two f(v0) v1. That is
+// One product: v = v0 (+ v1 (+ v2), the operands), f(v) or not; two: f(v0) v1. The result is
 // stored.
 ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
   const PointwiseProgram& program = spec.epilogue;
-  if (spec.operands.size() > 1 || program.outputs.size() != 1 ||
+  if (spec.operands.size() > 2 || program.outputs.size() != 1 ||
       program.outputs[0] != (program.steps.empty() ? 0 : program.values() - 1))
     return {};
   const auto is_of = [](const PointwiseStep& step, int first, int second) {
@@ -74,16 +74,16 @@ ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
     if (operand_count(f.fn) != 1 || f.operands[0] != 0 || !f.has_default_parameters() ||
         mul.fn != PointwiseFn::mul || !is_of(mul, program.inputs, 1))
       return {};
-    return {true, false, f.fn, true};
+    return {true, false, false, f.fn, true};
   }
-  ChainStage::Finish finish = {true, !spec.operands.empty()};
+  ChainStage::Finish finish = {true, !spec.operands.empty(), spec.operands.size() == 2};
   int value = 0;
   size_t i = 0;
-  if (finish.has_bias) {
-    if (program.steps.empty()) return {};
-    const PointwiseStep& add = program.steps[i++];
-    if (add.fn != PointwiseFn::add || !is_of(add, 0, 1)) return {};
-    value = program.inputs;
+  for (; i < spec.operands.size(); ++i) {
+    if (i == program.steps.size()) return {};
+    const PointwiseStep& add = program.steps[i];
+    if (add.fn != PointwiseFn::add || !is_of(add, value, static_cast<int>(i) + 1)) return {};
+    value = program.inputs + static_cast<int>(i);
   }
   if (i < program.steps.size()) {
     const PointwiseStep& last = program.steps[i++];

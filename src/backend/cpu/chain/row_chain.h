@@ -42,17 +42,18 @@ class ChainStage {
   const TileProgram& program() const { return program_; }
   simd::FloatType weights_type() const;
 
-  // What kernels can do with their sums themselves: product, + bias, f of that; or f(first product)
-  // times the second; and nothing else.
+  // What kernels can do with their sums themselves: product, + bias, + rows, f of that; or f(first
+  // product) times the second; and nothing else.
   struct Finish {
     bool is_possible = false;
-    bool has_bias = false;  // operand 0
+    bool has_bias = false;    // operand 0, or rows: a call tells by its stride
+    bool has_addend = false;  // operand 1, after the bias
     std::optional<PointwiseFn> f = {};
     bool is_gated = false;
 
     bool relu() const { return f == PointwiseFn::relu; }
     // No more than a bias and the relu: what panel kernels know.
-    bool is_simple() const { return is_possible && !is_gated && (!f || relu()); }
+    bool is_simple() const { return is_possible && !is_gated && !has_addend && (!f || relu()); }
   };
   const Finish& finish() const { return finish_; }
 

@@ -15,6 +15,15 @@ namespace {
 constexpr int64_t kStageTileBytes = 20 << 10;
 constexpr int64_t kMaxTileRows = 48;
 
+// The operand with rows that a stage adds last.
+const MatrixView* rows_added(const StageCall& call) {
+  const ChainStage::Finish& finish = call.stage->finish();
+  if (!finish.has_bias) return nullptr;
+  const MatrixView& last =
+      call.operands[static_cast<size_t>(call.stage->spec().operands[finish.has_addend ? 1 : 0])];
+  return finish.has_addend || last.row_stride != 0 ? &last : nullptr;
+}
+
 }  // namespace
 
 StageFinish::StageFinish(const StageCall& call, const StageFlow& flow, int64_t row, int64_t columns)
@@ -26,11 +35,13 @@ StageFinish::StageFinish(const StageCall& call, const StageFlow& flow, int64_t r
       columns_(columns),
       most_rows_(std::clamp<int64_t>(
           kStageTileBytes / (program_.buffers() * columns * int64_t{sizeof(float)}), 1,
-          kMaxTileRows)) {}
+          kMaxTileRows)),
+      addend_(rows_added(call)) {}
 
 std::optional<simd::PanelStore> StageFinish::in_registers(int64_t block, const float* bias,
                                                           int64_t panel) const {
-  if (!call_.stage->finish().is_simple() || !call_.kernel->stores) return std::nullopt;
+  if (!call_.stage->finish().is_simple() || !call_.kernel->stores || adds_rows())
+    return std::nullopt;
   return place(block, bias, panel);
 }
 
@@ -61,13 +72,22 @@ std::optional<simd::PanelStore> StageFinish::place(int64_t block, const float* b
     store.out = static_cast<char*>(to.data) +
                 (row * to.row_stride + column) * static_cast<int64_t>(size_of(store.type));
   }
-  if (finish.has_bias) {
+  if (finish.has_bias && (finish.has_addend || !adds_rows())) {
     const MatrixView& operand = bias_operand();
     fits = fits && operand.row_stride == 0 && !has_levels(operand);
     store.bias = bias != nullptr ? bias : static_cast<const float*>(operand.data) + column;
   }
   if (!fits) made.reset();
   return made;
+}
+
+const uint16_t* StageFinish::rows_to_add(int64_t block, const simd::PanelStore& to,
+                                         int64_t panel) const {
+  if (!adds_rows() || flow_.is_there() || addend_->dtype != DType::bf16 ||
+      addend_->col_stride != 1 || addend_->row_stride != to.stride || has_levels(*addend_))
+    return nullptr;
+  return static_cast<const uint16_t*>(addend_->data) +
+         (row_ + panel * simd::kTileBlock) * to.stride + block * columns_;
 }
 
 const MatrixView& StageFinish::bias_operand() const {

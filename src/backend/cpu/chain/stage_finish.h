@@ -27,6 +27,10 @@ class StageFinish {
   // The same for kernels that can do no more than to add a bias and take the relu.
   std::optional<simd::PanelStore> in_registers(int64_t block, const float* bias,
                                                int64_t panel = 0) const;
+  // Whether the operand that is added last has a row for each of the result's.
+  bool adds_rows() const { return addend_ != nullptr; }
+  // Its element where `to` begins, if it lies as `to` does; null: it does not, or there is none.
+  const uint16_t* rows_to_add(int64_t block, const simd::PanelStore& to, int64_t panel) const;
   // Whether a bias must be made for whole blocks in f32, once for all of a call's.
   bool widens_bias() const;
   // Of blocks [first, last), at `memory`.
@@ -45,6 +49,7 @@ class StageFinish {
   const int64_t row_;
   const int64_t columns_;
   const int64_t most_rows_;
+  const MatrixView* const addend_;  // null: adds_rows() is false
 };
 
 }  // namespace epilogue::cpu

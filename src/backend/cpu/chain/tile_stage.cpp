@@ -110,9 +110,12 @@ class TileFinish final : public simd::TileWork {
     line_function = finish_lines_;
     if (line_function != nullptr) {
       const auto place = finish_.place(block, bias, panel);
-      if (place && place->type == simd::FloatType::bf16) {
+      const uint16_t* const addend = place ? finish_.rows_to_add(block, *place, panel) : nullptr;
+      if (place && place->type == simd::FloatType::bf16 &&
+          (addend != nullptr || !finish_.adds_rows())) {
         lines = {sums, place->bias, static_cast<uint16_t*>(place->out), place->stride,
                  place->columns};
+        lines.addend = addend;
         lines.scales = column_scales();
         if (row_scales_ != nullptr) lines.row_scales = row_scales_ + row;
         lines.totals = totals_;

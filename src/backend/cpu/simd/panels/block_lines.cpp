@@ -257,8 +257,11 @@ void plain(const BlockLines& lines, int64_t row, int64_t rows) {
   const LineStore store(lines);
   for (int64_t i = row; i < row + rows; ++i) {
     Line line = line_of_sums(lines, i);
-    if (lines.addend != nullptr)
-      line = line + widened_line(store.stored, lines.addend + i * lines.stride);
+    if (lines.addend != nullptr) {
+      const uint16_t* const addend = lines.addend + i * lines.stride;
+      line = line + widened_line(store.stored, addend);
+      if (lines.ahead != 0) fetch_line<kIntoL2>(addend + lines.ahead);
+    }
     store(lines.out + i * lines.stride, {F::apply(line.low), F::apply(line.high)});
   }
 }
