@@ -23,6 +23,7 @@ constexpr int64_t kLeastTimesIfBusy = 4;      // where some are sure
 constexpr size_t kSurePauses = 2;
 constexpr size_t kLeastEqual = 3;     // calls that a median is made of
 constexpr size_t kOneOf = 5;          // at most one of so many is paused
+constexpr int64_t kAlikeTimes = 2;    // the longest of usual calls, of the shortest
 constexpr size_t kRun = 3;            // slow calls side by side have a reason
 constexpr int64_t kCheapNs = 20'000;  // a view, or numbers that a cache holds
 constexpr int64_t kCheapBytes = 64 << 10;
@@ -228,8 +229,21 @@ class PauseSearch {
     return op == kNone || is_autograd(op) || trace_.name(trace_.events[op]).starts_with("aten::");
   }
 
-  // Without their sizes calls at one place of the steps are equal.
+  // All but one in five take about equally long.
+  static bool is_alike(const Group& group) {
+    std::vector<int64_t> lengths;
+    for (const Member& m : group) lengths.push_back(m.stretch.length_ns());
+    std::ranges::sort(lengths);
+    const size_t usual = lengths.size() - std::max<size_t>(1, lengths.size() / kOneOf);
+    return usual >= kLeastEqual && lengths[usual - 1] <= kAlikeTimes * lengths.front();
+  }
+
+  // Without their sizes calls are equal that stand at one place of the steps, or look it.
   void judge_places(Group& group) const {
+    if (is_alike(group)) {
+      judge(group);
+      return;
+    }
     std::map<uint32_t, std::vector<size_t>> places;
     for (size_t i = 0; i < group.size(); ++i)
       if (group[i].step != kNone) places[group[i].place].push_back(i);

@@ -27,6 +27,7 @@ struct Steps {
   // Of each gap the function that runs in it; "": no frame was recorded.
   std::string function = "";
   std::string slow_function = "";  // of slow gaps; "": the same
+  bool has_sizes = true;
   int steps = 4;
   int calls = 6;
 
@@ -49,7 +50,7 @@ struct Steps {
         ts += gap;
         const int64_t time = time_of(slow, step, call, usual_ns);
         b.op(op, ts, ts + time);
-        b.inputs({tensor(dims), tensor(dims)});
+        if (has_sizes) b.inputs({tensor(dims), tensor(dims)});
         ts += time;
       }
       b.annotation("ProfilerStep#" + std::to_string(first_step + step), begin, ts);
@@ -104,6 +105,13 @@ TEST(Pauses, OfABusyMachineAreShorterOnesToo) {
   EXPECT_EQ(paused_ns(run.trace()), 24 * kMs) << "steps before the trace made the first calls";
   run.first_step = 0;
   EXPECT_EQ(paused_ns(run.trace()), 16 * kMs);
+}
+
+TEST(Pauses, WithoutSizesAreOfCallsThatLookEqual) {
+  Steps run{.slow = {{{1, 1}, 8100 * kUs}}, .has_sizes = false, .steps = 2, .calls = 2};
+  EXPECT_EQ(paused_ns(run.trace()), 8000 * kUs);
+  run.slow[{0, 1}] = 300 * kUs;
+  EXPECT_EQ(paused_ns(run.trace()), 0) << "they may have other sizes";
 }
 
 TEST(Pauses, OfAViewNeedNoEqualOnes) {
