@@ -127,6 +127,7 @@ struct Explanation {
   LaunchStats launches;
   std::vector<StreamQueue> queues;
   std::vector<DeviceRange> device_ranges;
+  Pauses pauses;  // no part of any time here
   std::vector<HealthItem> health;
   GemmReport gemms;
   std::vector<OpRoofline> rooflines;  // of ops that are no matrix products
@@ -151,6 +152,7 @@ struct ExplainOptions {
   const GraphReference* capture = nullptr;
   // Called between the analyses, on the caller's thread; what it throws ends the call.
   std::function<void()> between = {};
+  Pauses pauses = {};  // said among the health
 };
 // Half of the analyses run on another thread: `trace` and `links` must not change meanwhile.
 Explanation explain(const Trace& trace, const Links& links, const ExplainOptions& options);

@@ -95,6 +95,12 @@ std::vector<Region> steps(const Trace& trace, const Links& links);
 // The steps, else the outermost annotations, else the whole window. Empty for an empty trace.
 std::vector<Region> regions(const Trace& trace, const Links& links);
 
+// Time that was taken out of a trace before it was explained: its main thread did not run then.
+struct Pauses {
+  int64_t count = 0;
+  int64_t ns = 0;
+};
+
 }  // namespace epilogue::trace
 
 #pragma GCC visibility pop

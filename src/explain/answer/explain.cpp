@@ -11,6 +11,7 @@
 #include "explain/answer/rank_folder.h"
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/documents.h"
+#include "explain/timeline/pauses.h"
 
 namespace epilogue::trace {
 namespace {
@@ -19,18 +20,19 @@ Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions&
                             const AnswerHooks& hooks) {
   const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);  // said before a file is read
   // Frames name what the host did between ops; as events they also tell the times of modules.
-  const Result<Trace> trace =
-      load_trace(input, frames_for(options.modules, PythonFrames::beside), hooks);
+  Result<Trace> trace = load_trace(input, frames_for(options.modules, PythonFrames::beside), hooks);
   if (!trace) return trace.failure();
   const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
   if (!capture) return capture.failure();
   const Links links = link(trace.value());
+  const TimeWithoutPauses without(trace.value(), links, false);
   poll(hooks);
   auto explanation = std::make_shared<const Explanation>(
       explain(trace.value(), links,
               ExplainOptions{.cpu = cpu,
                              .capture = capture.value() ? &*capture.value() : nullptr,
-                             .between = hooks.poll}));
+                             .between = hooks.poll,
+                             .pauses = without.pauses()}));
   if (options.capture && explanation->graphs.is_empty()) warn_of_capture(explanation->path, hooks);
   warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
   return Answer(explain_document(*explanation, options.top), explanation);

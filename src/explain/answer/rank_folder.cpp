@@ -12,6 +12,7 @@
 
 #include "epilogue/base/error.h"
 #include "explain/findings/rank_findings.h"
+#include "explain/timeline/pauses.h"
 
 namespace epilogue::trace {
 namespace {
@@ -62,7 +63,7 @@ class FolderWatch {
 // Nothing of the trace is left when it returns.
 Status add_rank(const TraceInput& input, PythonFrames frames, const AnswerHooks& hooks,
                 const RankVisitor& visit, RankFolder& folder) {
-  const Result<Trace> trace = load_trace(input, frames, hooks);
+  Result<Trace> trace = load_trace(input, frames, hooks);
   if (!trace) return trace.failure();
   const Links links = link(trace.value());
   poll(hooks);
@@ -81,7 +82,11 @@ Status add_explained_rank(const TraceInput& input, PythonFrames frames, bool all
   Trace trace = std::move(read).value();
   const Links links = link(trace);
   poll(hooks);
-  const Explanation own = explain(trace, links, hooks.poll);
+  const Explanation own = [&] {
+    // The ranks' times are compared as they are.
+    const TimeWithoutPauses without(trace, links, true);
+    return explain(trace, links, ExplainOptions{.between = hooks.poll, .pauses = without.pauses()});
+  }();
   if (reads_frames && !all_are_explained) trace.frames.clear();
   folder.digests.add({trace, links});
   add_own_findings(own, folder.digests.ranks.back());

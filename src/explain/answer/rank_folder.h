@@ -33,8 +33,8 @@ struct RankReading {
 };
 // What else is done with a trace while it is held; `input` is the trace's own. Fails the reading if
 // it fails.
-using RankVisitor = std::function<Status(const TraceInput& input, const Trace& trace,
-                                         const Links& links, const RankDigest& digest)>;
+using RankVisitor = std::function<Status(const TraceInput& input, Trace& trace, const Links& links,
+                                         const RankDigest& digest)>;
 // Reads one trace after the other and holds no more than one at once. Fails if a file cannot be
 // read; one that is no trace is left out.
 // `positions`: of the paths in the folder, which has `count` traces.

@@ -21,6 +21,7 @@
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/document.h"
 #include "explain/render/json_numbers.h"
+#include "explain/timeline/pauses.h"
 #include "trace/nsys/nsys_reader.h"
 
 namespace epilogue::trace {
@@ -49,6 +50,13 @@ Result<EmbeddedTrace> embedded_trace(const TraceInput& input, const ReportAnswer
   return embedded;
 }
 
+// The page's other parts show the trace's own times.
+Explanation explain_without_pauses(Trace& trace, const Links& links, ExplainOptions options) {
+  const TimeWithoutPauses without(trace, links, true);
+  options.pauses = without.pauses();
+  return explain(trace, links, options);
+}
+
 Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& embedded) {
   const bool has_trace = !embedded.gzip.empty();
   std::string lines = fmt::format("{}: {}, {}\n", file, format_bytes(static_cast<double>(bytes)),
@@ -65,16 +73,17 @@ Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& emb
 Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out,
                                  const ReportAnswerOptions& options, const AnswerHooks& hooks) {
   const std::optional<CpuPeaks> cpu = peaks_of_choice(options.cpu);
-  const Result<Trace> loaded = load_trace(input, frames_for(options.modules), hooks);
+  Result<Trace> loaded = load_trace(input, frames_for(options.modules), hooks);
   if (!loaded) return loaded.failure();
-  const Trace& trace = loaded.value();
+  Trace& trace = loaded.value();
   const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
   if (!capture) return capture.failure();
   const GraphReference* const reference = capture.value() ? &*capture.value() : nullptr;
   const Links links = link(trace);
   poll(hooks);
-  const Explanation explanation = explain(
-      trace, links, ExplainOptions{.cpu = cpu, .capture = reference, .between = hooks.poll});
+  const Explanation explanation = explain_without_pauses(
+      trace, links, {.cpu = cpu, .capture = reference, .between = hooks.poll});
+
   std::array<std::optional<CapturedOps>, 2> captured;  // of the earlier trace and this one
   if (reference != nullptr) captured[1] = captured_ops(trace, links, reference);
   if (reference != nullptr && explanation.graphs.is_empty())
@@ -119,10 +128,10 @@ std::string folder_name(const std::string& path) {
 }
 
 // The page of one rank of several, while its trace is held.
-Status write_rank_page(const TraceInput& input, const Trace& trace, const Links& links,
+Status write_rank_page(const TraceInput& input, Trace& trace, const Links& links,
                        const std::string& title, const ReportAnswerOptions& options,
                        const AnswerHooks& hooks, RankPages& pages) {
-  const Explanation explanation = explain(trace, links, ExplainOptions{.between = hooks.poll});
+  const Explanation explanation = explain_without_pauses(trace, links, {.between = hooks.poll});
   Result<EmbeddedTrace> embedded = embedded_trace(input, options);
   if (!embedded) return embedded.failure();
   const bool has_trace = !embedded.value().gzip.empty();
@@ -174,7 +183,7 @@ Result<ReportAnswer> report_folder(const TraceInput& folder, const std::string& 
   RankPages pages(out);
   RankVisitor visit;
   if (options.rank_pages)
-    visit = [&](const TraceInput& input, const Trace& trace, const Links& links,
+    visit = [&](const TraceInput& input, Trace& trace, const Links& links,
                 const RankDigest& digest) {
       const int64_t rank = pages.begin(digest.identity.rank);
       return write_rank_page(input, trace, links, fmt::format("{}: rank {}", title, rank), options,

@@ -225,6 +225,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
   Visitors visitors;
   Explanation e;
   e.path = trace.import.path;
+  e.pauses = options.pauses;
   e.timeline = timeline(trace, links);
   e.device = name_of_device(trace, e.timeline);
   e.has_stacks = trace.recorded.with_stack;
@@ -254,6 +255,7 @@ Explanation explain(const Trace& trace, const Links& links, const ExplainOptions
     const ProfilerCost profiler = profiler_cost(trace, links);
     auto beside = std::async(std::launch::async, [&] {
       e.health = health(trace, links, e.launches.kernels_before_launch, profiler);
+      if (options.pauses.count > 0) add_pauses(options.pauses, e.timeline.span_ns(), e.health);
       e.compile = compile_summary(trace, links);
       e.modules = module_times(trace, links);
       const RankTrace self{trace, links};

@@ -262,6 +262,18 @@ class Examiner {
 
 }  // namespace
 
+void add_pauses(const Pauses& pauses, int64_t span_ns, std::vector<HealthItem>& items) {
+  // Behind the warnings that are there.
+  const auto at = std::ranges::find_if(
+      items, [](const HealthItem& item) { return item.severity < Severity::warning; });
+  items.insert(at,
+               {"pauses", Severity::warning, pauses.count,
+                fmt::format("The main thread was paused for {} of {}, in {}: another process "
+                            "ran, or Python collected garbage. Not counted below.",
+                            format_duration_ns(pauses.ns), format_duration_ns(span_ns + pauses.ns),
+                            counted(pauses.count, "place", "places"))});
+}
+
 std::string_view severity_name(Severity severity) {
   return kSeverityNames[static_cast<size_t>(severity)];
 }

@@ -12,4 +12,7 @@ namespace epilogue::trace {
 std::vector<HealthItem> health(const Trace& trace, const Links& links,
                                int64_t kernels_before_launch, const ProfilerCost& profiler);
 
+// Adds what was taken out of the trace; `span_ns` is its span without that.
+void add_pauses(const Pauses& pauses, int64_t span_ns, std::vector<HealthItem>& items);
+
 }  // namespace epilogue::trace

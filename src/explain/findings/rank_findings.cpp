@@ -150,9 +150,9 @@ void add_findings_of_ranks(const RankDigests& digests, RanksExplanation& e) {
     const std::string ranks = fmt::format("{}", fmt::join(one.ranks, " and "));
     const std::string line =
         asked.size() == 1 ? fmt::format("on rank {}, the only one that was looked at alone", ranks)
-        : others.empty()
-            ? fmt::format("on ranks {} alike; times are those of one rank", ranks)
-            : fmt::format("on rank {}, not on rank {}", ranks, fmt::join(others, " and "));
+        : others.empty()  ? fmt::format("on ranks {} alike; times are those of one rank", ranks)
+                          : fmt::format("on rank {}; on rank {} it takes less, or is not there",
+                                        ranks, fmt::join(others, " and "));
     f.evidence.insert(f.evidence.begin(), line);
     e.findings.push_back(std::move(f));
   }

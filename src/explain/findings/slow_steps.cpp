@@ -13,6 +13,15 @@ std::string text_of_time_above(const SlowStep& step) {
   return text;
 }
 
+constexpr int64_t kPausesOfBusy = 2;
+
+// The machine had other work, and all steps make the same calls.
+bool is_of_busy_machine(const Explanation& e) {
+  return e.pauses.count >= kPausesOfBusy && std::ranges::all_of(e.steps, [&](const Region& step) {
+           return step.ops == e.steps.front().ops;
+         });
+}
+
 // A mean hides a cold first step: compare with the median.
 void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
   if (e.slow_steps.empty()) return;
@@ -34,6 +43,7 @@ void find_slow_steps(const Explanation& e, std::vector<Finding>& out) {
   const bool is_first = e.slow_steps.size() == 1 && !e.steps.empty() &&
                         e.slow_steps.front().name == e.steps.front().name;
   const bool is_throughout =
+      is_of_busy_machine(e) ||
       std::ranges::all_of(e.slow_steps, [](const SlowStep& s) { return s.is_slower_throughout; });
   advise(f, is_first
                 ? "leave the first step out: schedule(wait, warmup); it pays for first calls and "
@@ -59,8 +69,11 @@ constinit const ExplanationRule kSlowStepsRule = {
     .says = "which steps take longer than the others, and which ops take longer in them",
     .said_if =
         [] {
-          return fmt::format("a step takes over {} times the median of {} steps or more", kSlowStep,
-                             kStepsToCompare);
+          return fmt::format(
+              "a step takes over {} times the median of {} steps or more; a cost without a saving "
+              "where nearly all ops take longer in it, or the thread was paused {} times or more "
+              "elsewhere and all steps make as many calls",
+              kSlowStep, kStepsToCompare, kPausesOfBusy);
         },
     .find = find_slow_steps,
     .where = FindingPlace::host};

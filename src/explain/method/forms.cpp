@@ -105,6 +105,11 @@ class Forms : AskedSearch {
 
   // --- All pairs -------------------------------------------------------------------------
 
+  static bool has_number_for_each_row(const Dims& rows, const Dims& numbers) {
+    return rows.size() == numbers.size() && numbers.back() == 1 &&
+           std::equal(rows.begin(), std::prev(rows.end()), numbers.begin());
+  }
+
   // Sizes that two operands have together, if these are all pairs of their rows.
   std::optional<Dims> pairs_of(size_t i) const {
     const std::string_view base = asked_.base(i);
@@ -114,6 +119,9 @@ class Forms : AskedSearch {
     if (tensors.size() < 2) return std::nullopt;
     auto result = broadcast_dims(std::span(tensors).first(2));
     if (!result || result->size() < 3) return std::nullopt;
+    // A vector divided by a number of its own: its norm, say.
+    if (base == "div" && has_number_for_each_row(tensors[0].dims, tensors[1].dims))
+      return std::nullopt;
     int64_t largest = 1;
     for (size_t t = 0; t < 2; ++t) {
       if (tensors[t].dims == *result && tensors[t].repeats < kPairsTimes) return std::nullopt;

@@ -462,6 +462,11 @@ class LoopSearch {
       return "rows are picked by a mask for each label: one index_add, scatter_reduce or bincount "
              "over the labels computes all groups at once (a division by the counts gives means; "
              "segment_reduce if the labels are sorted)";
+    // `if not valid.all(): raise`, as the constructors of torch.distributions ask.
+    if (asks("is_nonzero") && (asks("all") || asks("_is_all_true")) && !has_product)
+      return "values are checked in each iteration (arguments of torch.distributions, asserts): "
+             "validate_args=False or Distribution.set_default_validate_args(False) leaves the "
+             "checks out; else one object or call for all iterations, outside of the loop";
     // Ops that look at their input themselves (multinomial) take no number out for the program.
     if ((asks("item") || asks("is_nonzero") || asks("_local_scalar_dense")) && !has_product)
       return "numbers are taken out of tensors one by one: compute on the whole tensor and take "

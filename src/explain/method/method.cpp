@@ -320,6 +320,11 @@ class Items {
     if (!is_new) return found->second;
     const std::string_view name = all_.name(at);
     const auto inputs = all_.inputs(at);
+    // A layer's product is that of the addmm that it calls.
+    const bool calls_product = !all_.is_device &&
+                               (name == "aten::linear" || name == "aten::matmul") &&
+                               2 * all_.ns_at(at) < all_.event(at).dur_ns;
+    if (calls_product) return 0;
     if (const auto problem = gemm_problem(name, inputs))
       return found->second = problem->shape.flops();
     if (!is_elementwise(op_class(name))) return 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "epilogue/trace/answer.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "epilogue/trace/report.h"
@@ -48,6 +50,31 @@ TEST(Answer, OfATraceWithoutOpsSaysSo) {
   const Answer table = table_answer({.bytes = kFlow, .name = "flow"}).value();
   EXPECT_EQ(table.text(), "no op, no annotation and no device work was recorded\n");
   EXPECT_EQ(table.markdown(), table.text());
+}
+
+// Another process ran within one of 12 equal products. The table is the profiler's.
+TEST(Answer, IsWithoutPausesAndTheTableWithThem) {
+  std::string text = R"({"schemaVersion": 1, "traceEvents": [)";
+  int64_t ts = 1000;
+  for (int i = 0; i < 12; ++i) {
+    const int64_t us = i == 5 ? 4100 : 100;
+    text +=
+        (i > 0 ? ", " : "") +
+        fmt::format(
+            R"({{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": {}, )"
+            R"("dur": {}, "args": {{"External id": {}, "Input Dims": [[64, 64], [64, 64]], )"
+            R"("Input type": ["float", "float"]}}}})",
+            ts, us, i + 1);
+    ts += us + 1;
+  }
+  text += "]}";
+  const TraceInput input = {.bytes = text, .name = "busy"};
+  const nlohmann::json e = nlohmann::json::parse(explain_answer(input).value().json());
+  const auto said = std::ranges::find_if(
+      e["health"], [](const nlohmann::json& item) { return item["id"] == "pauses"; });
+  ASSERT_NE(said, e["health"].end());
+  EXPECT_HAS(said->at("detail").get<std::string>(), "paused for 4.00 ms of 5.21 ms, in 1 place");
+  EXPECT_HAS(table_answer(input).value().text(), "5.200ms");
 }
 
 TEST(Answer, SaysWhyThereIsNone) {

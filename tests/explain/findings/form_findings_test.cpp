@@ -34,6 +34,18 @@ TEST(FormFindings, PairsThatAreWrittenOutAndReducedAreOneProduct) {
   EXPECT_NEAR(*f.cost_us, 800, 1);
   EXPECT_EQ(find_finding(pairs("aten::sub", 256, ""), "all-pairs"), nullptr) << "they are read";
   EXPECT_EQ(find_finding(pairs("aten::sub", 7, "aten::sum"), "all-pairs"), nullptr) << "few";
+  // Rows of all pairs by a number of their own are no pairs of both.
+  const auto divided = [](std::vector<int64_t> by) {
+    return explain_steps(2, [&](OpSequence& b) {
+      OpInput vectors = tensor({4, 100, 41, 64});
+      vectors.strides = {6400, 64, 0, 1};
+      b.add("aten::div", 300, {vectors, tensor(by)});
+      b.add("aten::sum", 100, {tensor({4, 100, 41, 64}), scalar("[3]")});
+      add_work(b, 500);
+    });
+  };
+  EXPECT_EQ(find_finding(divided({4, 100, 41, 1}), "all-pairs"), nullptr);
+  EXPECT_NE(find_finding(divided({4, 1, 41, 64}), "all-pairs"), nullptr);
 }
 
 // --- Windows -----------------------------------------------------------------------------

@@ -42,6 +42,23 @@ void expect_says(const Explanation& e, std::string_view title, std::string_view 
   EXPECT_HAS(f.action, action);
 }
 
+// The addmm within computes what the sizes of both say.
+TEST(MethodFindings, ALayerHasNoRateOfTheProductThatItCalls) {
+  GpuTrace b;
+  b.op("aten::linear", 0, 1100 * kUs);
+  b.inputs({tensor({512, 512}), tensor({512, 512}), tensor({512})});
+  b.op("aten::addmm", 100 * kUs, 1100 * kUs);
+  b.inputs({tensor({512}), tensor({512, 512}), tensor({512, 512})});
+  bool has_product = false;
+  for (const CostItem& item : explain(b).method.items)
+    for (const CostAnswer& answer : item.answers) {
+      const bool is_rate = answer.text.find("of the best product") != std::string::npos;
+      EXPECT_FALSE(is_rate && item.op == "aten::linear") << answer.text;
+      has_product |= is_rate && item.op == "aten::addmm";
+    }
+  EXPECT_TRUE(has_product);
+}
+
 TEST(MethodFindings, ASortOfWhichASliceIsReadIsTopk) {
   const OpInput rows = tensor({16, 50'000});
   const auto trace = [&](int64_t end) {

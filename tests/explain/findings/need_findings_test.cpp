@@ -317,6 +317,8 @@ TEST(NeedFindings, LoopsSayWhatTheirIterationsAreFor) {
       {{"aten::select", "aten::minimum", "aten::add"}, "a whole anti-diagonal"},
       {{"aten::sub", "aten::logsumexp", "aten::sub", "aten::logsumexp"}, "Sinkhorn"},
       {{"aten::select", "aten::linalg_eigh"}, "pre_transform"},
+      {{"aten::select", "aten::eq", "aten::all", "aten::is_nonzero"}, "validate_args=False"},
+      {{"aten::select", "aten::eq", "aten::is_nonzero"}, "numbers are taken out of tensors"},
   };
   for (const auto& [ops, action] : kLoops) {
     const Explanation e = looped(ops);

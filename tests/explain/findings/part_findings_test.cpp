@@ -296,6 +296,13 @@ TEST(PartFindings, AFunctionThatComputesIsNotTakenOutOfTheStep) {
   const Finding f = finding_of(run("model.py(10): solve"), "between-ops");
   EXPECT_EQ(f.action.find("make the Python of model.py(10): solve cheaper"), 0U) << f.action;
   EXPECT_LACKS(f.action, "out of the step");
+  // Only what sends objects is about objects.
+  EXPECT_HAS(
+      finding_of(run("torch/distributed_c10d.py(9): all_gather_object"), "between-ops").action,
+      "send tensors, not objects");
+  EXPECT_LACKS(
+      finding_of(run("torch/_ops.py(1211): _contains_fake_script_object"), "between-ops").action,
+      "send tensors");
 }
 
 TEST(PartFindings, MicroBatchesAreOneBatch) {
