@@ -19,9 +19,10 @@ MODULES = (
     "round1", "round2", "round3", "round4", "round5", "round6", "round7", "round8",
     "round9", "round10", "round11", "round12", "round13", "round14", "round15",
     "round16", "round17", "round18", "round19", "round20", "round21", "round22",
+    "round23", "round24",
     "clean_first", "clean_second", "clean_third", "clean_fourth", "clean_fifth",
     "clean_sixth", "clean_seventh", "clean_eighth", "clean_ninth", "clean_tenth",
-    "clean_eleventh",
+    "clean_eleventh", "clean_twelfth", "clean_thirteenth", "clean_fourteenth",
 )
 WORLD = 2
 
