@@ -11,7 +11,6 @@
 #include "explain/answer/rank_folder.h"
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/documents.h"
-#include "explain/timeline/pauses.h"
 
 namespace epilogue::trace {
 namespace {
@@ -25,14 +24,11 @@ Result<Answer> explain_file(const TraceInput& input, const ExplainAnswerOptions&
   const Result<std::optional<GraphReference>> capture = read_capture(options.capture, hooks);
   if (!capture) return capture.failure();
   const Links links = link(trace.value());
-  const TimeWithoutPauses without(trace.value(), links, false);
   poll(hooks);
-  auto explanation = std::make_shared<const Explanation>(
-      explain(trace.value(), links,
-              ExplainOptions{.cpu = cpu,
-                             .capture = capture.value() ? &*capture.value() : nullptr,
-                             .between = hooks.poll,
-                             .pauses = without.pauses()}));
+  auto explanation = std::make_shared<const Explanation>(explain_without_pauses(
+      trace.value(), links,
+      {.cpu = cpu, .capture = capture.value() ? &*capture.value() : nullptr, .between = hooks.poll},
+      false));
   if (options.capture && explanation->graphs.is_empty()) warn_of_capture(explanation->path, hooks);
   warn_if_unused(options.cpu, trace.value(), *explanation, hooks);
   return Answer(explain_document(*explanation, options.top), explanation);

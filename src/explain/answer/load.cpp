@@ -8,6 +8,7 @@
 
 #include "epilogue/base/error.h"
 #include "epilogue/trace/file.h"
+#include "explain/timeline/pauses.h"
 
 namespace epilogue::trace {
 namespace {
@@ -86,6 +87,13 @@ Result<Trace> load_trace(const TraceInput& input, PythonFrames frames, const Ans
   if (trace && (input.from_ms || input.to_ms))
     trace = select_range(std::move(trace).value(), input.from_ms, input.to_ms);
   return trace;
+}
+
+Explanation explain_without_pauses(Trace& trace, const Links& links, ExplainOptions options,
+                                   bool puts_back) {
+  const TimeWithoutPauses without(trace, links, puts_back);
+  options.pauses = without.pauses();
+  return explain(trace, links, options);
 }
 
 }  // namespace epilogue::trace

@@ -12,7 +12,6 @@
 
 #include "epilogue/base/error.h"
 #include "explain/findings/rank_findings.h"
-#include "explain/timeline/pauses.h"
 
 namespace epilogue::trace {
 namespace {
@@ -82,11 +81,8 @@ Status add_explained_rank(const TraceInput& input, PythonFrames frames, bool all
   Trace trace = std::move(read).value();
   const Links links = link(trace);
   poll(hooks);
-  const Explanation own = [&] {
-    // The ranks' times are compared as they are.
-    const TimeWithoutPauses without(trace, links, true);
-    return explain(trace, links, ExplainOptions{.between = hooks.poll, .pauses = without.pauses()});
-  }();
+  // The ranks' times are compared as they are.
+  const Explanation own = explain_without_pauses(trace, links, {.between = hooks.poll});
   if (reads_frames && !all_are_explained) trace.frames.clear();
   folder.digests.add({trace, links});
   add_own_findings(own, folder.digests.ranks.back());

@@ -21,7 +21,6 @@
 #include "explain/findings/explain_ranks.h"
 #include "explain/render/document.h"
 #include "explain/render/json_numbers.h"
-#include "explain/timeline/pauses.h"
 #include "trace/nsys/nsys_reader.h"
 
 namespace epilogue::trace {
@@ -50,13 +49,6 @@ Result<EmbeddedTrace> embedded_trace(const TraceInput& input, const ReportAnswer
   return embedded;
 }
 
-// The page's other parts show the trace's own times.
-Explanation explain_without_pauses(Trace& trace, const Links& links, ExplainOptions options) {
-  const TimeWithoutPauses without(trace, links, true);
-  options.pauses = without.pauses();
-  return explain(trace, links, options);
-}
-
 Document outcome(const std::string& file, size_t bytes, const EmbeddedTrace& embedded) {
   const bool has_trace = !embedded.gzip.empty();
   std::string lines = fmt::format("{}: {}, {}\n", file, format_bytes(static_cast<double>(bytes)),
@@ -81,9 +73,9 @@ Result<ReportAnswer> report_file(const TraceInput& input, const std::string& out
   const GraphReference* const reference = capture.value() ? &*capture.value() : nullptr;
   const Links links = link(trace);
   poll(hooks);
+  // The page's other parts show the trace's own times.
   const Explanation explanation = explain_without_pauses(
       trace, links, {.cpu = cpu, .capture = reference, .between = hooks.poll});
-
   std::array<std::optional<CapturedOps>, 2> captured;  // of the earlier trace and this one
   if (reference != nullptr) captured[1] = captured_ops(trace, links, reference);
   if (reference != nullptr && explanation.graphs.is_empty())

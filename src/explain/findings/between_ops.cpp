@@ -2,6 +2,7 @@
 #include "explain/findings/claims.h"
 #include "explain/findings/index.h"
 #include "explain/host/host_functions.h"
+#include "explain/timeline/idle_causes.h"
 
 namespace epilogue::trace {
 namespace {
@@ -12,9 +13,6 @@ constexpr std::string_view kVectorise =
     "(vectorised: torch.randint, masks, index ops, torch.unique, searchsorted); if what it makes "
     "depends on the data alone, a loader's worker can make it; if it is the same in every step, "
     "make it once before; if it calls many small ops, torch.compile it";
-bool is_wait_for_ranks(std::string_view function) {
-  return function.find("torch/distributed/") != std::string_view::npos;
-}
 
 constexpr double kRangeShare = 0.01;  // of the wall time: shorter ranges are not named
 
@@ -22,7 +20,7 @@ constexpr double kRangeShare = 0.01;  // of the wall time: shorter ranges are no
 int64_t waits_for_ranks(const HostTime& host) {
   int64_t ns = 0;
   for (const HostFunction& function : host.functions)
-    if (is_wait_for_ranks(function.name)) ns += function.self_ns;
+    if (is_of_distributed(function.name)) ns += function.self_ns;
   return ns;
 }
 
@@ -67,7 +65,7 @@ void find_between_ops(const Explanation& e, std::vector<Finding>& out) {
     const auto own = std::find_if(
         host.functions.begin(), host.functions.end(), [](const HostFunction& function) {
           return function.name.find("_engine_run_backward") == std::string::npos &&
-                 !is_wait_for_ranks(function.name) && !function.name.starts_with("<built-in");
+                 !is_of_distributed(function.name) && !function.name.starts_with("<built-in");
         });
     if (remedy.empty() && own != host.functions.end() &&
         own->name.find("torch/optim/") != std::string::npos)

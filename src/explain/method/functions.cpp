@@ -13,6 +13,7 @@
 #include "explain/index/op_tree.h"
 #include "explain/knowledge/op_knowledge.h"
 #include "explain/method/roots.h"
+#include "explain/timeline/idle_causes.h"
 #include "trace/nesting.h"
 
 namespace epilogue::trace {
@@ -71,8 +72,7 @@ std::string_view action_of(Aside aside) {
 
 // Messages of objects are pickled: they read and write no files.
 bool sends_objects(std::string_view name) {
-  return name.find("torch/distributed/") != std::string_view::npos ||
-         name.find("multiprocessing/") != std::string_view::npos ||
+  return is_of_distributed(name) || name.find("multiprocessing/") != std::string_view::npos ||
          name.ends_with(": _load_from_bytes") || name.ends_with(": __reduce__");
 }
 

@@ -270,16 +270,22 @@ class ReadParts : AskedSearch {
 
   // --- A direction of a recurrent layer that is read at one step ---
 
+  // Arguments of a recurrent layer.
+  static constexpr size_t kLayers = 4, kBidirectional = 7, kBatchFirst = 8;
+
+  // The dimension of its input that is time.
+  static size_t time_of(std::span<const OpInput> in) {
+    return in[kBatchFirst].concrete == "True" ? 1 : 0;
+  }
+
   void look_for_direction(size_t i) {
-    constexpr size_t kLayers = 4, kBidirectional = 7, kBatchFirst = 8;  // arguments
     const auto in = asked_.inputs(i);
     const Dims& from = dims_at(i, 0);
     if (in.size() <= kBatchFirst || from.size() != 3 || in[kBidirectional].concrete != "True")
       return;
-    const size_t time = in[kBatchFirst].concrete == "True" ? 1 : 0;
+    const size_t time = time_of(in);
     if (from[time] < kLeastSteps) return;
     size_t reader = 0;
-    bool is_first = false;
     for (size_t j = i + 1; j < end_of(i, kStepWithin); ++j) {
       const Dims& dims = dims_at(j, 0);
       if (asked_.key(j) == asked_.key(i)) break;
@@ -291,21 +297,18 @@ class ReadParts : AskedSearch {
         continue;  // x[:, -1] slices all rows first
       const bool is_end = place == 0 || place == -1 || place == from[time] - 1;
       if (asked_.base(j) != "select" || dim != static_cast<int64_t>(time) || !is_end) return;
-      is_first = place == 0;
       reader = j;
     }
     if (reader == 0) return;
-    CostlyForm& form = form_at(directions_, i, reader);
-    take(form, i);
-    layers_[asked_.key(i)] = std::max<int64_t>(1, whole_argument(in, kLayers).value_or(1));
-    is_first_[asked_.key(i)] = is_first;
+    take(form_at(directions_, i, reader), i);
   }
 
   void report_directions() {
     for (const auto& [key, form] : directions_) {
       const auto in = asked_.inputs(form.first);
-      const int64_t steps = in[0].dims[in[8].concrete == "True" ? 1 : 0];
-      const bool is_first = is_first_.at(key);
+      const int64_t steps = in[0].dims[time_of(in)];
+      const int64_t layers = std::max<int64_t>(1, whole_argument(in, kLayers).value_or(1));
+      const bool is_first = whole_argument(asked_.inputs(form.second), 2) == 0;
       report(WasteKind::cut_result, form,
              fmt::format("{} runs both directions over {} steps, of which {} reads the {}: the {} "
                          "direction has made one step there",
@@ -319,7 +322,7 @@ class ReadParts : AskedSearch {
                  "states of both directions (h_n[-2] and h_n[-1]) in place of the {} output",
                  is_first ? "forward" : "reverse", is_first ? "first" : "last",
                  is_first ? "first" : "last"),
-             0.5 / static_cast<double>(layers_.at(key)), WasteProof::shown);
+             0.5 / static_cast<double>(layers), WasteProof::shown);
     }
   }
 
@@ -417,8 +420,6 @@ class ReadParts : AskedSearch {
 
   std::map<uint64_t, Layers> rows_;
   Forms directions_, pairs_, points_, exponentials_;
-  std::map<uint64_t, int64_t> layers_;  // of directions_
-  std::map<uint64_t, bool> is_first_;   // of directions_
 };
 
 }  // namespace

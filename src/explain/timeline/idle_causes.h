@@ -21,6 +21,10 @@ struct IdleCauses {
 
 // The name of what is_data_loading() is true of, if it is an op or a range.
 bool is_data_loading_name(std::string_view name);
+// A Python function of torch.distributed, which may wait for other ranks.
+inline bool is_of_distributed(std::string_view function) {
+  return function.find("torch/distributed/") != std::string_view::npos;
+}
 
 // A gap of a twentieth of the span: then it is asked what Python function the host was in.
 inline bool is_long_gap(int64_t gap_ns, int64_t span_ns) { return gap_ns * 20 >= span_ns; }

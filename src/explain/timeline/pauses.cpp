@@ -140,7 +140,7 @@ bool may_wait(std::string_view function) {
       "sleep", "wait",  "acquire", "join", "recv",  "send",      "poll", "select",
       "read",  "write", "queue",   "get ", "open",  "barrier",   "save", "load",
       "fsync", "flush", "print",   "dump", "stat ", "collect of"};
-  if (function.find("torch/distributed/") != std::string_view::npos) return true;
+  if (is_of_distributed(function)) return true;
   if (!function.starts_with("<built-in") || function.find("Tensor") != std::string_view::npos)
     return false;
   return std::ranges::any_of(
