@@ -85,10 +85,10 @@ class FusedMlp {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Linear layers that read the same rows (q, k and v), each as a kernel with packed weights. Of
-// FusedOptions the norm of x counts, which each does while it reads x, `residual` (of one weight
-// alone: another tensor is added to the result) and `int8_weights`. Copies, threads and writes of
-// weights are as FusedMlp's.
+// Linear layers that read the same rows (q, k and v) with packed weights: on CPUs one kernel, which
+// reads and packs x once for all of them. Of FusedOptions the norm of x counts, `residual` (of one
+// weight alone: another tensor is added to the result) and `int8_weights`. Copies, threads and
+// writes of weights are as FusedMlp's.
 class FusedLinear {
  public:
   // weights[i] [n_i, k], views too; biases: empty, or one per weight, undefined where there is
@@ -105,7 +105,8 @@ class FusedLinear {
  private:
   void add_parts(std::span<const Tensor> weights, std::span<const RoundedWeight> rounded,
                  std::span<const Tensor> biases, const FusedOptions& options);
-  std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;
+  size_t count_ = 0;                                          // of weights
+  std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;  // each of as many of them
 };
 
 // x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them:

@@ -5,6 +5,7 @@
 //   x [m, k] -> (norm) -> stage 1: product(s) -> program -> stage 2: product(s) -> program -> out
 //
 // A stage with two weights is two products of the same rows (gate and up): its program gets both.
+// Stages side by side all read x, and each makes a result of its own (q, k and v).
 // A linear layer with its activation is a chain of one stage; a gated MLP with norm and residual
 // one of two stages. A stage may also store what others need later: what a backward pass saves.
 #pragma once
@@ -63,6 +64,8 @@ struct RowChainSpec {
   // A block's program may run while the next block's products do, where the processor has a unit
   // for these alone. The results are the same.
   bool overlaps = true;
+  // Output i is stage i's, which has no other. All have the same k.
+  bool side_by_side = false;
   Norm norm;  // of x, before the first product
   std::vector<Stage> stages;
 };
@@ -91,8 +94,9 @@ class RowChain {
  public:
   virtual ~RowChain() = default;
   // x [rows, k] and outputs [rows, n of their stage] with unit column strides; operands broadcast
-  // to their stage's [rows, n]. outputs[0] is the last stage's result. Outputs may overlap neither
-  // x, operands nor each other, except that an operand may be an output of its stage.
+  // to their stage's [rows, n]. outputs[0] is the last stage's result, or outputs[i] that of stage
+  // i of those side by side. Outputs may overlap neither x, operands nor each other, except that an
+  // operand may be an output of its stage.
   virtual void run(int64_t rows, const MatrixView& x, std::span<const MatrixView> operands,
                    std::span<const MatrixView> outputs) const = 0;
   virtual RowChainPlan plan(int64_t rows) const = 0;

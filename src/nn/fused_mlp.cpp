@@ -39,6 +39,7 @@ class FusedMlp::Impl {
         activation_(spec.activation),
         gated_(spec.gated),
         residual_is_x_(spec.residual_is_x),
+        side_by_side_(spec.side_by_side),
         rounded_(spec.rounded.begin(), spec.rounded.end()) {
     nn::require_fit(this->spec(), nullptr);
     chain_ = backend_of(weights_[0].device()).make_row_chain(nn::row_chain_of(this->spec()));
@@ -53,18 +54,19 @@ class FusedMlp::Impl {
     require_call(x);
     if (!has_more_kernels()) {
       Tensor out = empty(result_sizes(x), x.dtype(), x.device());
-      run_chain(x, out);
+      run_chain(x, {&out, 1});
       return out;
     }
     const Tensor rows =
         nn::chain_does_norm(options_, x.device()) ? x : nn::norm_by_ops(nn::pre_norm(options_), x);
     Tensor y = empty(result_sizes(x), x.dtype(), x.device());
-    run_chain(rows, y, residual.defined() ? residual : x);
+    run_chain(rows, {&y, 1}, residual.defined() ? residual : x);
     if (options_.post_norm != PostNorm::none) y = nn::norm_by_ops(nn::post_norm(options_), y);
     return options_.post_norm == PostNorm::of_result && options_.residual ? x + y : y;
   }
 
-  void run_into(const Tensor& x, const Tensor& out, const Tensor& residual = {}) const {
+  // One out, or one for each weight of those side by side.
+  void run_into(const Tensor& x, std::span<const Tensor> outs, const Tensor& residual = {}) const {
     require_call(x);
     const Dims sizes = result_sizes(x);
     const bool wants = options_.residual && !residual_is_x_;
@@ -74,17 +76,21 @@ class FusedMlp::Impl {
       nn::fail(spec(),
                wants ? "a residual of x's dtype and sizes " + to_string(sizes) : "no residual",
                to_string(residual));
-    if (!out.defined() || out.dtype() != x.dtype() || !(out.sizes() == sizes) ||
-        !(out.device() == x.device()) || !out.is_contiguous())
-      nn::fail(spec(), "a contiguous out of x's dtype and sizes " + to_string(sizes),
-               to_string(out));
-    if (extents_meet(x, out) || (wants && extents_meet(residual, out)))
-      nn::fail(spec(), "an out apart from x", to_string(out) + " that overlaps it");
+    for (size_t i = 0; i < outs.size(); ++i) {
+      const Dims wanted = side_by_side_ ? result_sizes(x, weights_[i]) : sizes;
+      require_out(x, outs[i], wanted);
+      if (extents_meet(x, outs[i]) || (wants && extents_meet(residual, outs[i])))
+        nn::fail(spec(), "an out apart from x", to_string(outs[i]) + " that overlaps it");
+      for (size_t j = 0; j < i; ++j)
+        if (extents_meet(outs[j], outs[i]))
+          nn::fail(spec(), "outs apart from each other",
+                   to_string(outs[i]) + " that overlaps another");
+    }
     if (has_more_kernels()) {
-      copy_(out, run(x, residual));
+      copy_(outs[0], run(x, residual));
     } else {
-      run_chain(x, out, residual);
-      out.increment_version();
+      run_chain(x, outs, residual);
+      for (const Tensor& out : outs) out.increment_version();
     }
   }
 
@@ -93,7 +99,8 @@ class FusedMlp::Impl {
     const char* const name = !residual_is_x_ ? "FusedLinear"
                              : gated_        ? "fused_gated_mlp"
                                              : "fused_mlp";
-    return {name, weights_, biases_, activation_, options_, gated_, residual_is_x_, rounded_};
+    return {name,   weights_,       biases_,  activation_,  options_,
+            gated_, residual_is_x_, rounded_, side_by_side_};
   }
 
   // Whether the chain is not all.
@@ -102,10 +109,18 @@ class FusedMlp::Impl {
            !nn::chain_does_norm(options_, weights_[0].device());
   }
 
-  Dims result_sizes(const Tensor& x) const {
+  Dims result_sizes(const Tensor& x) const { return result_sizes(x, weights_.back()); }
+  static Dims result_sizes(const Tensor& x, const Tensor& last) {
     Dims sizes = x.sizes();
-    sizes[sizes.rank() - 1] = weights_.back().size(0);
+    sizes[sizes.rank() - 1] = last.size(0);
     return sizes;
+  }
+
+  void require_out(const Tensor& x, const Tensor& out, const Dims& sizes) const {
+    if (!out.defined() || out.dtype() != x.dtype() || !(out.sizes() == sizes) ||
+        !(out.device() == x.device()) || !out.is_contiguous())
+      nn::fail(spec(), "a contiguous out of x's dtype and sizes " + to_string(sizes),
+               to_string(out));
   }
 
   void require_call(const Tensor& x) const {
@@ -133,31 +148,38 @@ class FusedMlp::Impl {
   }
 
   // `residual`: what is added, where the rows are another tensor.
-  void run_chain(const Tensor& any_x, const Tensor& out, const Tensor& any_residual = {}) const {
+  void run_chain(const Tensor& any_x, std::span<const Tensor> outs,
+                 const Tensor& any_residual = {}) const {
     const Tensor x = with_rows(any_x);
     const Tensor residual = any_residual.defined() ? with_rows(any_residual) : Tensor();
     const MatrixView rows = rows_of(x);
-    const MatrixView result{out.data(), out.dtype(), weights_.back().size(0), 1};
-    std::array<MatrixView, kInlineOperands> few;
-    std::vector<MatrixView> many(biases_.size() < kInlineOperands ? 0 : biases_.size() + 1);
-    MatrixView* const operands = many.empty() ? few.data() : many.data();
+    std::array<MatrixView, 2 * kInlineOperands> few;
+    const bool are_few = std::max(biases_.size(), outs.size()) < kInlineOperands;
+    std::vector<MatrixView> many(are_few ? 0 : biases_.size() + 1 + outs.size());
+    MatrixView* const results = are_few ? few.data() : many.data();
+    MatrixView* const operands = results + outs.size();
+    for (size_t i = 0; i < outs.size(); ++i)
+      results[i] = {outs[i].data(), outs[i].dtype(), outs[i].size(-1), 1};
     size_t count = 0;
     for (const Tensor& b : biases_)
       if (b.defined()) operands[count++] = {b.data(), b.dtype(), 0, b.strides()[0]};
     if (options_.residual && options_.post_norm != PostNorm::of_result)
       operands[count++] = residual.defined() ? rows_of(residual) : rows;
-    const int64_t m = out.numel() == 0 ? row_count(x) : out.numel() / weights_.back().size(0);
+    const int64_t m = row_count(x);
     const auto inputs = [&] {
       std::vector<Tensor> list = {x};
       list.insert(list.end(), weights_.begin(), weights_.end());
       return list;
     };
-    const auto notes = [&] { return notes_of(x, out, m); };
-    Tensor first = out;
+    const auto notes = [&] { return notes_of(x, outs, m); };
     const OpDef& op = !residual_is_x_ ? kFusedLinear : gated_ ? kFusedGatedMlp : kFusedMlp;
-    run_fused({op, inputs, notes}, {&first, 1}, [&] {
-      chain_->run(m, rows, {operands, count}, {&result, 1});
-    });
+    const auto body = [&] { chain_->run(m, rows, {operands, count}, {results, outs.size()}); };
+    if (outs.size() == 1) {
+      Tensor first = outs[0];
+      return run_fused({op, inputs, notes}, {&first, 1}, body);
+    }
+    std::vector<Tensor> all(outs.begin(), outs.end());
+    run_fused({op, inputs, notes}, all, body);
   }
 
   static int64_t row_count(const Tensor& x) {
@@ -175,11 +197,13 @@ class FusedMlp::Impl {
     return {x.data(), x.dtype(), x.is_contiguous() ? x.size(-1) : x.strides()[0], 1};
   }
 
-  FusedKernelNotes notes_of(const Tensor& x, const Tensor& out, int64_t rows) const {
+  FusedKernelNotes notes_of(const Tensor& x, std::span<const Tensor> outs, int64_t rows) const {
     const auto n = static_cast<double>(rows);
+    auto bytes = static_cast<double>(x.bytes());
+    for (const Tensor& out : outs) bytes += static_cast<double>(out.bytes());
     return {describe_row_chain(*chain_, rows, ops_.short_names, x.dtype()), work_.flops_per_row * n,
-            work_.parameter_bytes + static_cast<double>(x.bytes() + out.bytes()),
-            work_.parameter_bytes + work_.unfused_bytes_per_row * n, ops_.full_names};
+            work_.parameter_bytes + bytes, work_.parameter_bytes + work_.unfused_bytes_per_row * n,
+            ops_.full_names};
   }
 
   std::vector<Tensor> weights_;
@@ -188,6 +212,7 @@ class FusedMlp::Impl {
   nn::Activation activation_;
   bool gated_;
   bool residual_is_x_;
+  bool side_by_side_;
   std::vector<RoundedWeight> rounded_;  // or empty
   std::unique_ptr<RowChain> chain_;
   nn::FusedWork work_;
@@ -269,7 +294,24 @@ FusedMlp FusedMlp::plain(std::span<const RoundedWeight> rounded, std::span<const
 }
 
 Tensor FusedMlp::operator()(const Tensor& x) const { return impl_->run(x); }
-void FusedMlp::run_into(const Tensor& x, const Tensor& out) const { impl_->run_into(x, out); }
+void FusedMlp::run_into(const Tensor& x, const Tensor& out) const { impl_->run_into(x, {&out, 1}); }
+
+namespace {
+
+// Whether one kernel takes them all: a backend's that knows stages side by side, of one rounding.
+bool may_be_one_kernel(std::span<const Tensor> weights, std::span<const RoundedWeight> rounded) {
+  const auto is_like = [&rounded](const RoundedWeight& any) {
+    const auto* const first = std::get_if<Int4Weight>(rounded.data());
+    const auto* const w = std::get_if<Int4Weight>(&any);
+    if (first == nullptr || w == nullptr) return first == w;
+    return w->group == first->group && w->zeros.defined() == first->zeros.defined() &&
+           w->scales.dtype() == first->scales.dtype();
+  };
+  return weights.size() > 1 && weights[0].defined() &&
+         weights[0].device().type == DeviceType::cpu && std::ranges::all_of(rounded, is_like);
+}
+
+}  // namespace
 
 FusedLinear::FusedLinear(std::span<const Tensor> weights, std::span<const Tensor> biases,
                          const FusedOptions& options) {
@@ -296,19 +338,25 @@ void FusedLinear::add_parts(std::span<const Tensor> weights, std::span<const Rou
     if (i > 0 && weights[i].defined() && weights[i].dim() == 2 &&
         weights[0].size(1) != weights[i].size(1))
       fail("weights [n, " + std::to_string(weights[0].size(1)) + "]", to_string(weights[i]));
-    parts_.push_back(std::make_shared<const FusedMlp::Impl>(
-        nn::FusedSpec{"FusedLinear", weights.subspan(i, 1),
-                      biases.empty() ? biases : biases.subspan(i, 1), nn::Activation::relu, options,
-                      false, false, rounded.empty() ? rounded : rounded.subspan(i, 1)}));
   }
+  count_ = weights.size();
+  const bool is_one = may_be_one_kernel(weights, rounded);
+  const size_t each = is_one ? count_ : 1;
+  for (size_t i = 0; i < count_; i += each)
+    parts_.push_back(std::make_shared<const FusedMlp::Impl>(nn::FusedSpec{
+        "FusedLinear", weights.subspan(i, each), biases.empty() ? biases : biases.subspan(i, each),
+        nn::Activation::relu, options, false, false,
+        rounded.empty() ? rounded : rounded.subspan(i, each), is_one}));
 }
 
 void FusedLinear::run_into(const Tensor& x, std::span<const Tensor> outs,
                            const Tensor& residual) const {
-  if (outs.size() != parts_.size())
-    throw Error("[FusedLinear] expected " + std::to_string(parts_.size()) + " outs, got " +
+  if (outs.size() != count_)
+    throw Error("[FusedLinear] expected " + std::to_string(count_) + " outs, got " +
                 std::to_string(outs.size()));
-  for (size_t i = 0; i < outs.size(); ++i) parts_[i]->run_into(x, outs[i], residual);
+  const size_t each = count_ / parts_.size();
+  for (size_t i = 0; i < parts_.size(); ++i)
+    parts_[i]->run_into(x, outs.subspan(i * each, each), residual);
 }
 
 }  // namespace epilogue

@@ -73,7 +73,7 @@ int push(PointwiseProgram& program, PointwiseStep step) {
 void add_products(RowChainSpec& spec, const FusedSpec& call, size_t first, size_t count) {
   const std::span<const Tensor> weights = call.weights.subspan(first, count);
   PointwiseProgram program;
-  const bool last = first + count == call.weights.size();
+  const bool last = call.side_by_side || first + count == call.weights.size();
   const auto has_bias = [&](size_t i) { return !call.biases.empty() && call.biases[i].defined(); };
   // The chain's own residual; that of a result that is normalised first comes later.
   const bool residual =
@@ -136,7 +136,7 @@ void require_fit(const FusedSpec& spec, const Tensor* x) {
     if (!spec.biases.empty()) require_parameter(spec, spec.biases[i], w.size(0), "a bias");
     if (spec.gated && i == 1 && !(w.sizes() == first.sizes()))
       fail(spec, "up of gate's shape " + to_string(first.sizes()), to_string(w));
-    if (!spec.gated || i > 0) k = w.size(0);
+    if (!spec.side_by_side && (!spec.gated || i > 0)) k = w.size(0);
   }
   require_parameter(spec, o.norm_weight, columns, "a norm weight");
   require_parameter(spec, o.norm_bias, columns, "a norm bias");
@@ -179,7 +179,9 @@ Quantisation bits_of(const FusedOptions& o) {
 }
 
 RowChainSpec row_chain_of(const FusedSpec& spec) {
-  RowChainSpec chain = {.dtype = spec.weights[0].dtype(), .bits = bits_of(spec.options)};
+  RowChainSpec chain = {.dtype = spec.weights[0].dtype(),
+                        .bits = bits_of(spec.options),
+                        .side_by_side = spec.side_by_side};
   if (!spec.rounded.empty()) {
     const Quantisation rest = {.activations = chain.bits.activations};
     if (!(chain.bits == rest))
@@ -210,7 +212,7 @@ namespace {
 
 // The activation's ops after product i, in the order of GatedMLP::forward().
 std::vector<ActivationOp> ops_after(const FusedSpec& call, size_t i) {
-  if (i + 1 == call.weights.size() || (call.gated && i > 1)) return {};
+  if (call.side_by_side || i + 1 == call.weights.size() || (call.gated && i > 1)) return {};
   std::vector<ActivationOp> ops = ops_of(call.activation);
   if (!call.gated) return ops;
   // One branch alone goes through all of them but the product of both.

@@ -20,6 +20,7 @@ struct FusedSpec {
   bool gated;
   bool residual_is_x = true;                    // else a tensor of the result's sizes
   std::span<const RoundedWeight> rounded = {};  // instead of the weights' values, or empty
+  bool side_by_side = false;                    // each weight reads x, and has a result of its own
 };
 
 // Throws Error where its tensors or options do not fit each other or, where it is not null, x.

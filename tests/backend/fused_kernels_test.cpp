@@ -195,6 +195,49 @@ TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
   }
 }
 
+// Stages side by side of the same rows, one of them too small for tiles by itself: each makes what
+// it makes alone.
+TEST(RowChain, StagesSideBySide) {
+  const test::IsaScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int64_t rows : {1, 6, 97, 530})
+        for (const Norm norm : {Norm::none, Norm::layer}) {
+          const int64_t k = 520;
+          const int64_t widths[] = {257, 31, 64};
+          const Tensor x = make_tensor({rows, k}, dtype, Layout::offset);
+          RowChainSpec all = {.dtype = dtype, .side_by_side = true};
+          all.norm.kind = norm;
+          all.norm.eps = 1e-5;
+          std::vector<Tensor> outs;
+          std::vector<Tensor> biases;
+          std::vector<MatrixView> operands;
+          std::vector<MatrixView> outputs;
+          for (const int64_t n : widths) {
+            const Tensor w = make_tensor({n, k}, dtype, Layout::transposed, -0.1, 0.1);
+            biases.push_back(make_tensor({n}, dtype, Layout::contiguous));
+            operands.push_back(matrix(biases.back()));
+            outs.push_back(full({rows, n}, -1, dtype));
+            outputs.push_back(matrix(outs.back()));
+            add_stage(all, {w}, {2, {{PointwiseFn::add, 0, 1}}, {2}}, 1);
+          }
+          cpu_backend().make_row_chain(all)->run(rows, matrix(x), operands, outputs);
+          for (size_t i = 0; i < outs.size(); ++i) {
+            RowChainSpec one = {.dtype = dtype, .stages = {all.stages[i]}};
+            one.norm = all.norm;
+            one.stages[0].operands = {0};
+            const Tensor want = full({rows, widths[i]}, -1, dtype);
+            const MatrixView alone[] = {matrix(want)};
+            cpu_backend().make_row_chain(one)->run(rows, matrix(x), {&operands[i], 1}, alone);
+            expect_close(outs[i], want, dtype == DType::f32 ? 1e-4 : 2e-2,
+                         std::to_string(rows) + " rows, stage " + std::to_string(i) + ", " +
+                             std::string(dtype_name(dtype)));
+          }
+        }
+  }
+}
+
 // Kernels store what needs nothing but a bias and relu themselves, of whole and of other panels;
 // tiles add rows that lie as the result does.
 TEST(RowChain, EveryEndOfOneProduct) {

@@ -216,6 +216,11 @@ TEST(FusedLinear, MisuseIsNamed) {
   const FusedLinear layers(weights);
   EXPECT_ERROR(layers.run_into(x, {outs, 1}), "[FusedLinear] expected 2 outs, got 1");
   EXPECT_ERROR(layers.run_into(x, outs, x), "[FusedLinear] expected no residual, got f32[2, 4]");
+  const Tensor same[] = {outs[0], outs[0]};
+  const FusedLinear alike(std::vector<Tensor>{weights[0], weights[0]});
+  EXPECT_ERROR(alike.run_into(x, same),
+               "[FusedLinear] expected outs apart from each other, got f32[2, 3] that overlaps "
+               "another");
   const FusedLinear one({weights, 1}, {}, {.residual = true});
   EXPECT_ERROR(one.run_into(x, {outs, 1}, x),
                "[FusedLinear] expected a residual of x's dtype and sizes [2, 3], got f32[2, 4]");

@@ -35,6 +35,7 @@
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/tile_io.h"
+#include "base/ceil_div.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
 
@@ -344,7 +345,8 @@ class CpuRowChain final : public RowChain {
         norm_(spec.norm),
         rounding_(spec.int4.empty() ? rounding_of(spec.bits) : rounding_of(spec.int4)),
         integer_rows_(spec.bits.activations == ActivationBits::int8),
-        overlaps_(spec.overlaps) {
+        overlaps_(spec.overlaps),
+        side_by_side_(spec.side_by_side) {
     if (!has_float_type(spec.dtype))
       throw Error("[row chain] expected f32, bf16 or f16, got " +
                   std::string(dtype_name(spec.dtype)));
@@ -352,16 +354,22 @@ class CpuRowChain final : public RowChain {
     for (const RowChainSpec::Stage& stage : spec.stages) outputs_ += stage.stores.size();
     std::span<const Int4Weight> int4 = spec.int4;
     for (const RowChainSpec::Stage& stage : spec.stages) {
-      const bool is_last = &stage == &spec.stages.back();
+      const bool is_last = side_by_side_ || &stage == &spec.stages.back();
       const size_t mine = int4.empty() ? 0 : stage.weights.size();
       ChainStage next(stage, spec.dtype, is_last, outputs_, int4.first(mine));
       int4 = int4.subspan(mine);
-      if (!stages_.empty() && stages_.back().flowing_columns() != next.k())
-        throw Error("[row chain] expected a stage of " +
-                    std::to_string(stages_.back().flowing_columns()) + " inputs, got " +
+      const int64_t inputs = stages_.empty() ? next.k()
+                             : side_by_side_ ? stages_[0].k()
+                                             : stages_.back().flowing_columns();
+      if (next.k() != inputs)
+        throw Error("[row chain] expected a stage of " + std::to_string(inputs) + " inputs, got " +
                     to_string(stage.weights[0]));
+      if (side_by_side_ && !stage.stores.empty())
+        throw Error("[row chain] expected stages side by side of one result each, got " +
+                    std::to_string(1 + stage.stores.size()));
       stages_.push_back(std::move(next));
     }
+    if (side_by_side_) outputs_ = stages_.size();
     find_column_sums();
   }
 
@@ -406,6 +414,7 @@ class CpuRowChain final : public RowChain {
     std::string name = std::string("epi_") + kernels().level_name() + "_row_chain_" +
                        std::string(dtype_name(dtype_)) + bits_name(rounding_, integer_rows_);
     if (norm_.kind != Norm::none) name += norm_.kind == Norm::rms ? "_rms" : "_layer_norm";
+    if (side_by_side_) name += "_side_by_side";
     for (const ChainStage& s : stages_)
       name += "_" + std::to_string(s.k()) + "x" + std::to_string(s.n()) +
               (s.products() == 2 ? "x2" : "");
@@ -455,9 +464,13 @@ class CpuRowChain final : public RowChain {
     for (size_t i = 0; i < stages_.size(); ++i) {
       const ChainStage& s = stages_[i];
       weights += s.k() * s.n() * s.products();
-      const int64_t each = width / s.products();
-      shape.stages.push_back({(s.n() + each - 1) / each, width, s.k(), bytes, dtype_ == DType::bf16,
-                              tiles_pay(kernel)});
+      const int64_t panels = ceil_div(s.n(), width / s.products());
+      if (side_by_side_ && i > 0) {
+        shape.stages[0].panels += panels;
+      } else {
+        shape.stages.push_back(
+            {panels, width, s.k(), bytes, dtype_ == DType::bf16, tiles_pay(kernel)});
+      }
       // What flows on is of the type that the next kernel reads; the last result is computed in
       // f32.
       const FloatType flows = i + 1 < stages_.size() ? kernel.layout.rows : FloatType::f32;
@@ -465,7 +478,7 @@ class CpuRowChain final : public RowChain {
                                         s.flowing_columns() * static_cast<int64_t>(size_of(flows)));
     }
     // Integer rows have one scale for all of a row.
-    shape.may_slice = stages_.size() == 2 && stages_[0].spec().flows == 1 &&
+    shape.may_slice = shape.stages.size() == 2 && stages_[0].spec().flows == 1 &&
                       stages_[1].products() == 1 && rounding_.to == simd::Precision::same;
     shape.may_group = !has_sums_;
     // Two bytes each, as tiles count k.
@@ -497,9 +510,12 @@ class CpuRowChain final : public RowChain {
   // A product by itself that is this small takes less time than it takes to tile its rows.
   bool tiles_pay(const PanelKernel& kernel) const {
     constexpr int64_t kLeastWeights = 128 << 10;
-    return kernel.tiles != nullptr &&
-           (integer_rows_ || stages_.size() > 1 || stages_[0].products() > 1 ||
-            stages_[0].k() * stages_[0].n() >= kLeastWeights);
+    if (kernel.tiles == nullptr) return false;
+    if (integer_rows_ || stages_[0].products() > 1 || (stages_.size() > 1 && !side_by_side_))
+      return true;
+    int64_t weights = 0;
+    for (const ChainStage& stage : stages_) weights += stage.k() * stage.n();
+    return weights >= kLeastWeights;
   }
 
   // What the stages of one call have in common for all threads. In memory of this thread.
@@ -510,13 +526,16 @@ class CpuRowChain final : public RowChain {
     const PanelKernel& kernel = kernels().of(rows);
     for (const ChainStage& stage : stages_) {
       const PackedWeights& weights = stage.packed(kernel.layout, rounding_);
+      const auto mine = side_by_side_ ? outputs.subspan(call_stages.size(), 1) : outputs;
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
-                             tiles_pay(kernel), false, nullptr, operands, outputs, sums});
+                             tiles_pay(kernel), false, nullptr, operands, mine, sums});
     }
     if (rows < simd::kLeastTileRows) return call_stages;  // what follows is for tiles
-    call_stages.back().is_large =
-        simd::exceeds_caches(rows * stages_.back().n() * static_cast<int64_t>(dtype_bytes(dtype_)));
+    for (StageCall& call : call_stages)
+      if (side_by_side_ || &call == &call_stages.back())
+        call.is_large = simd::exceeds_caches(rows * call.stage->n() *
+                                             static_cast<int64_t>(dtype_bytes(dtype_)));
     // After the last stage the next block of rows begins anew.
     for (size_t i = 0; i < call_stages.size(); ++i)
       call_stages[i].next = call_stages[(i + 1) % call_stages.size()].weights->panel(0, 0);
@@ -553,12 +572,11 @@ class CpuRowChain final : public RowChain {
             set_row(first, rows, i + j, want, simd::advance(some, want, j * first.padded_k));
         }
       };
-      // A norm takes some 0.3 ns an element, a copy less than half of that.
-      const int64_t elements_per_thread = is_ready ? 128 << 10 : 32 << 10;
-      if (threads == 1 || m * k < 2 * elements_per_thread) {
+      constexpr int64_t kElementsPerThread = 32 << 10;
+      if (threads == 1 || m * k < 2 * kElementsPerThread) {
         tile_rows(0, m);
       } else {
-        parallel_for(m, std::max<int64_t>(simd::kTileBlock, elements_per_thread / k), tile_rows);
+        parallel_for(m, std::max<int64_t>(simd::kTileBlock, kElementsPerThread / k), tile_rows);
       }
       return rows;
     }
@@ -567,24 +585,60 @@ class CpuRowChain final : public RowChain {
     return rows;
   }
 
-  // Pieces of a stage's panels: as many as threads, or some more that are not small. A thread that
+  // Panels of stages that read the same rows: all of them in one order.
+  static int64_t panels_of(std::span<const StageCall> stages) {
+    int64_t panels = 0;
+    for (const StageCall& stage : stages) panels += stage.weights->panels();
+    return panels;
+  }
+
+  // Pieces of their panels: as many as threads, or some more that are not small. A thread that
   // loses its core then keeps the others waiting for one piece, not for half of the weights.
-  static int64_t pieces_of_panels(const StageCall& stage, int64_t m, int threads) {
+  static int64_t pieces_of_panels(std::span<const StageCall> stages, int64_t m, int threads) {
     constexpr int64_t kPieceBytes = 256 << 10;
     constexpr int64_t kMostPerThread = 8;
-    const int64_t panels = stage.weights->panels();
-    const int64_t bytes = panels * stage.weights->panel_bytes(stage.padded_k);
+    const int64_t panels = panels_of(stages);
+    const int64_t bytes = panels * stages[0].weights->panel_bytes(stages[0].padded_k);
     int64_t pieces = std::clamp<int64_t>(bytes / kPieceBytes, threads, kMostPerThread * threads);
     // Tile products may read all rows again for each piece.
-    if (reads_tiles(stage, m)) {
-      const int64_t chunks = tile_blocks_of(stage) / simd::kTileChunk;
+    if (reads_tiles(stages[0], m)) {
+      int64_t blocks = 0;
+      for (const StageCall& stage : stages) blocks += tile_blocks_of(stage);
+      const int64_t chunks = blocks / simd::kTileChunk;
       pieces = std::max<int64_t>(threads, std::min(pieces, chunks / threads * threads));
     }
     return std::min(pieces, panels);
   }
 
+  // Rows [row, row + m) through stages that read the same rows, on `threads` threads. `to`: of a
+  // stage that makes the next one's rows.
+  static void run_panels(std::span<const StageCall> stages, const StageFlow& to,
+                         const StageRows& read, int64_t row, int64_t m, int threads) {
+    const int64_t panels = panels_of(stages);
+    const auto body = [&](int64_t first, int64_t last) {
+      for (const StageCall& stage : stages) {
+        const int64_t mine = stage.weights->panels();
+        if (first < mine && last > 0)
+          run_stage(stage, to, read, row, m, std::max<int64_t>(first, 0), std::min(last, mine));
+        first -= mine;
+        last -= mine;
+      }
+    };
+    if (threads == 1) return body(0, panels);
+    const int64_t pieces = pieces_of_panels(stages, m, threads);
+    parallel_blocks(pieces, [&](int64_t piece) {
+      body(panels * piece / pieces, panels * (piece + 1) / pieces);
+    });
+  }
+
   // Rows [row, row + m) through all stages, each on `threads` threads.
   void run_stages(const Call& call, int64_t row, int64_t m, int threads) const {
+    if (side_by_side_) {
+      const StageCall& first = call.stages[0];
+      float* const memory = rows_scratch.get(static_cast<size_t>(rows_floats(first, m)));
+      const StageRows rows = first_rows(call, row, m, memory, threads);
+      return run_panels(call.stages, {}, rows_for_kernel(first, rows, m, threads), row, m, threads);
+    }
     // Two areas in turn: a stage reads one and writes the other.
     std::array<int64_t, 2> floats{};
     for (size_t i = 0; i < stages_.size(); ++i)
@@ -597,19 +651,8 @@ class CpuRowChain final : public RowChain {
       const StageCall& stage = call.stages[i];
       const StageFlow to =
           is_last ? StageFlow() : stage_flow(stage, call.stages[i + 1], m, area[(i + 1) % 2]);
-      const int64_t panels = stage.weights->panels();
-      const StageRows read = rows_for_kernel(stage, a, m, threads);
-      const auto body = [&](int64_t first, int64_t last) {
-        run_stage(stage, to, read, row, m, first, last);
-      };
-      if (threads == 1) {
-        body(0, panels);
-      } else {
-        const int64_t pieces = pieces_of_panels(stage, m, threads);
-        parallel_blocks(pieces, [&](int64_t piece) {
-          body(panels * piece / pieces, panels * (piece + 1) / pieces);
-        });
-      }
+      run_panels(call.stages.subspan(i, 1), to, rows_for_kernel(stage, a, m, threads), row, m,
+                 threads);
       if (!is_last) a = to.read();
     }
   }
@@ -748,6 +791,7 @@ class CpuRowChain final : public RowChain {
   simd::Rounding rounding_;
   bool integer_rows_;
   bool overlaps_;
+  bool side_by_side_;
   KernelTuning tuning_;
   uint64_t plan_key_ = next_plan_key();
   std::vector<ChainStage> stages_;

@@ -41,6 +41,9 @@ class CudaRowChain final : public RowChain {
       throw Error("[row chain] expected weights of their own dtype on " + to_string(kDevice) +
                   ", got fewer bits");
     if (spec.stages.empty()) throw Error("[row chain] expected at least one stage, got none");
+    if (spec.side_by_side)
+      throw Error("[row chain] expected stages one after the other on " + to_string(kDevice) +
+                  ", got some side by side");
     for (const RowChainSpec::Stage& stage : spec.stages) {
       require_stage_fits(stage, dtype_);
       if (!stages_.empty() && stages_.back().n() != stage.weights[0].size(1))
