@@ -18,7 +18,8 @@ namespace {
 
 // gcc 12 warns of the forms without a mask that they read what was never set.
 constexpr __mmask16 kAll = 0xFFFF;
-constexpr int kVectors = kScoreKeys / kScoreLanes;
+// Of a step of keys.
+constexpr int kVectors = kTileK / kScoreLanes;
 constexpr float kLog2E = 1.44269504F;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // In powers of 2.
@@ -54,6 +55,7 @@ float follow(ScoreState& state, int64_t row, float found) {
 }
 
 // p = 2^(s scale - max) of all vectors, summed and rounded.
+template <int kSteps>
 void make(const ScoreLines& lines, int64_t row, const __m512* s, float scale, float max) {
   ScoreState& state = *lines.state;
   const __m512 factor = _mm512_set1_ps(scale);
@@ -61,7 +63,7 @@ void make(const ScoreLines& lines, int64_t row, const __m512* s, float scale, fl
   uint16_t* to = lines.probabilities + row * kTileK;
   __m512 sums = _mm512_load_ps(state.sums[row]);
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; v += 2, to += kTilePair) {
+  for (int v = 0; v < kSteps * kVectors; v += 2, to += kTilePair) {
     const __m512 low = exp2_of(_mm512_fmadd_ps(s[v], factor, shift));
     const __m512 high = exp2_of(_mm512_fmadd_ps(s[v + 1], factor, shift));
     sums = _mm512_add_ps(sums, _mm512_add_ps(low, high));
@@ -83,28 +85,41 @@ float across(__m512 x) {
   return _mm512_cvtss_f32(op(x, _mm512_maskz_permute_ps(kAll, x, 0xB1)));
 }
 
+template <int kSteps>
 float largest(const __m512* s) {
-  static_assert(kVectors == 8);
-  return across<max_of>(max_of(max_of(max_of(s[0], s[1]), max_of(s[2], s[3])),
-                               max_of(max_of(s[4], s[5]), max_of(s[6], s[7]))));
+  __m512 most = max_of(s[0], s[1]);
+#pragma GCC unroll 4
+  for (int v = kVectors; v < kSteps * kVectors; v += kVectors)
+    most = max_of(most, max_of(s[v], s[v + 1]));
+  return across<max_of>(most);
 }
 
+// All of the first `keys` of a row.
+template <int kSteps>
 void all_keys(const ScoreLines& lines, int64_t row) {
   const float* const from = lines.scores + row * kScoreStride;
-  __m512 s[kVectors];
+  constexpr int last = (kSteps - 1) * kVectors;
+  __m512 s[kSteps * kVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) s[v] = _mm512_load_ps(from + v * kScoreLanes);
-  const float found = largest(s) * lines.scale;
-  make(lines, row, s, lines.scale, follow(*lines.state, row, found));
+  for (int v = 0; v < kSteps * kVectors; ++v) s[v] = _mm512_load_ps(from + v * kScoreLanes);
+  if (lines.keys < kSteps * kTileK) {
+    const auto seen = static_cast<uint32_t>((uint64_t{1} << (lines.keys - last * kScoreLanes)) - 1);
+    const __m512 none = _mm512_set1_ps(kMinusInfinity);
+    s[last] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen), s[last]);
+    s[last + 1] = _mm512_mask_mov_ps(none, static_cast<__mmask16>(seen >> 16), s[last + 1]);
+  }
+  const float found = largest<kSteps>(s) * lines.scale;
+  make<kSteps>(lines, row, s, lines.scale, follow(*lines.state, row, found));
 }
 
+template <int kSteps>
 void some_keys(const ScoreLines& lines, int64_t row) {
   const float* const from = lines.scores + row * kScoreStride;
   const int64_t limit = std::clamp<int64_t>(lines.limit + row * lines.limit_step, 0, lines.keys);
   const __m512 scale = _mm512_set1_ps(lines.scale);
-  __m512 s[kVectors];
+  __m512 s[kSteps * kVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kSteps * kVectors; ++v) {
     const int64_t left = std::clamp<int64_t>(limit - v * kScoreLanes, 0, kScoreLanes);
     auto is_seen = static_cast<__mmask16>((1U << left) - 1);
     const int64_t at = row * lines.mask_stride + v * kScoreLanes;
@@ -118,8 +133,8 @@ void some_keys(const ScoreLines& lines, int64_t row) {
                           y);
     s[v] = _mm512_mask_mov_ps(_mm512_set1_ps(kMinusInfinity), is_seen, y);
   }
-  const float found = largest(s);
-  make(lines, row, s, 1, follow(*lines.state, row, found));
+  const float found = largest<kSteps>(s);
+  make<kSteps>(lines, row, s, 1, follow(*lines.state, row, found));
 }
 
 void scale_sums(const ScoreState& state, int64_t rows, int64_t values, float* sums) {
@@ -151,7 +166,11 @@ void result_row(const ResultLines& lines, int64_t row) {
 }  // namespace
 
 const AttentionLines& attention_lines() {
-  static constexpr AttentionLines lines = {all_keys, some_keys, scale_sums, result_row};
+  static_assert(kScoreSteps == 4);
+  static constexpr AttentionLines lines = {{all_keys<1>, all_keys<2>, all_keys<3>, all_keys<4>},
+                                           {some_keys<1>, some_keys<2>, some_keys<3>, some_keys<4>},
+                                           scale_sums,
+                                           result_row};
   return lines;
 }
 

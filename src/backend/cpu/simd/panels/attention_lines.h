@@ -9,6 +9,7 @@
 // of a p is lost by it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "backend/cpu/simd/panels/tiled_rows.h"
@@ -57,9 +58,14 @@ struct ResultLines {
   bool empty_is_zero = false;  // where no key is seen; else NaN
 };
 
+// Steps of 32 keys that a block of keys has, at most.
+inline constexpr int64_t kScoreSteps = kScoreKeys / kTileK;
+
 struct AttentionLines {
-  void (*all)(const ScoreLines& lines, int64_t row);   // without a mask or a limit
-  void (*some)(const ScoreLines& lines, int64_t row);  // with any
+  using Line = void (*)(const ScoreLines& lines, int64_t row);
+  // By steps, less one, that `keys` ends in: nothing is written beyond.
+  std::array<Line, kScoreSteps> all;   // without a mask or a limit
+  std::array<Line, kScoreSteps> some;  // with any
   // The block's sums times the rows' factors.
   void (*scale)(const ScoreState& state, int64_t rows, int64_t values, float* sums);
   void (*result)(const ResultLines& lines, int64_t row);

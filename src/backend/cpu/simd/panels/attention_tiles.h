@@ -24,6 +24,7 @@
 
 #include "backend/cpu/simd/panels/amx_tiles.h"
 #include "backend/cpu/simd/panels/attention_lines.h"
+#include "backend/cpu/simd/panels/prefetch.h"
 #include "base/thread_pool.h"
 
 namespace epilogue::simd {
@@ -215,6 +216,10 @@ class AttentionLoops {
       slot.state->max[row] = -std::numeric_limits<float>::infinity();
       const bool is_there = row < slot.block.rows;
       const uint16_t* const from = slot.block.queries + (is_there ? row * args_.query_stride : 0);
+      // The next block's most likely lie so far on. Another core may have written them.
+      for (int64_t step = 0; step < depth_steps_; ++step)
+        fetch_line<kIntoL2>(reinterpret_cast<const char*>(from + (kQueryRows * args_.query_stride) +
+                                                          step * kTileK));
       for (int64_t step = 0; step < depth_steps_; ++step)
         set_query(from + step * kTileK * args_.query_column,
                   is_there ? args_.depth - step * kTileK : 0,
@@ -250,10 +255,19 @@ class AttentionLoops {
     return -1;
   }
 
+  // Keys of a block, up to the last that one of its queries sees.
+  int64_t keys_of(const Turn& turn) const {
+    const QueryBlock& block = turn.slot->block;
+    const int64_t all = block.first_limit < 0
+                            ? args_.key_count
+                            : std::min(args_.key_count, block.first_limit + block.rows - 1);
+    return std::min(kScoreKeys, all - turn.key_block * kScoreKeys);
+  }
+
   void ask_scores(const Turn& turn) {
     const int64_t bytes = depth_steps_ * kTilePairBytes;
     const int64_t first = turn.key_block * kScoreKeys;
-    const int64_t keys = std::min(kScoreKeys, args_.key_count - first);
+    const int64_t keys = keys_of(turn);
     float* const scores = scores_[static_cast<size_t>(turn.number % 2)];
     for (int64_t key = 0; key < keys; key += kTileBlock)
       ask({reinterpret_cast<const char*>(turn.slot->queries),
@@ -263,8 +277,7 @@ class AttentionLoops {
 
   void ask_values(const Turn& turn) {
     const int64_t first = turn.key_block * kScoreKeys / kTileK;
-    const int64_t steps =
-        std::min(kScoreKeys / kTileK, AttentionTiles::steps_of(args_.key_count) - first);
+    const int64_t steps = AttentionTiles::steps_of(keys_of(turn));
     const auto* const p =
         reinterpret_cast<const char*>(probabilities_[static_cast<size_t>(turn.number % 2)]);
     for (int64_t v = 0; v < value_blocks_; ++v)
@@ -288,10 +301,10 @@ class AttentionLoops {
     lines.probabilities = probabilities_[buffer];
     lines.state = turn.slot->state;
     lines.scale = args_.scale;
-    lines.keys = std::min(kScoreKeys, args_.key_count - key);
+    lines.keys = keys_of(turn);
     lines.limit = lines.keys;
-    bool is_whole = lines.keys == kScoreKeys;
-    if (block.first_limit >= 0 && block.first_limit - key < kScoreKeys) {
+    bool is_whole = true;
+    if (block.first_limit >= 0 && block.first_limit - key < lines.keys) {
       lines.limit = block.first_limit - key;
       lines.limit_step = 1;
       is_whole = false;
@@ -304,7 +317,8 @@ class AttentionLoops {
       lines.mask_stride = block.mask_stride;
       is_whole = false;
     }
-    const auto line = is_whole ? lines_.all : lines_.some;
+    const auto steps_of_line = static_cast<size_t>(AttentionTiles::steps_of(lines.keys) - 1);
+    const auto line = (is_whole ? lines_.all : lines_.some)[steps_of_line];
     const int64_t steps = steps_left_;
     int64_t due = 0;
     for (int64_t row = 0; row < block.rows; ++row) {
