@@ -1,13 +1,13 @@
 # cmake --install: libraries, headers, the CMake package and the command.
-# The package has two parts: `trace` (base, pointwise, trace, memory_snapshot, explain, sections, render, answer) and `engine` (the rest). Each
-# part's config asks only for the packages that its own libraries link.
+# The package has two parts: `trace` (base, pointwise, trace, memory_snapshot, timeline, explain, sections, render, answer) and `engine` (the rest).
+# Each part's config asks only for the packages that its own libraries link.
 
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/epilogue)
 get_property(all_layers GLOBAL PROPERTY EPILOGUE_LAYERS)
-set(trace_layers epilogue_base epilogue_pointwise epilogue_trace epilogue_memory_snapshot epilogue_explain
-                 epilogue_sections epilogue_render epilogue_answer)
+set(trace_layers epilogue_base epilogue_pointwise epilogue_trace epilogue_memory_snapshot epilogue_timeline
+                 epilogue_explain epilogue_sections epilogue_render epilogue_answer)
 set(engine_layers ${all_layers})
 list(REMOVE_ITEM engine_layers ${trace_layers})
 

@@ -1,4 +1,4 @@
-# libepilogue_trace.so (base, pointwise, trace, memory_snapshot, explain, sections, render,
+# libepilogue_trace.so (base, pointwise, trace, memory_snapshot, timeline, explain, sections, render,
 # answer) and libepilogue.so (the engine; it
 # loads the first): the static libraries' own objects, linked once more. Whoever loads them in a
 # process shares one thread pool, one allocator and the packed weights.

@@ -47,7 +47,7 @@ LAYERS = {
     "train": ["base", "base/text", "core", "ops", "autograd", "nn", "nn/optim", "nn/amp", "plan", "io"],
     "trace": ["base"],
     "memory_snapshot": ["base", "trace"],
-    # The rooms of explain are a library together; what renders and what answers are one each.
+    # The rooms of explain are two libraries (src/explain/CMakeLists.txt); what renders and what answers are one each.
     "explain/index": ["base", "pointwise", "trace"],
     "explain/knowledge": ["base", "pointwise"],
     "explain/kernel_name": ["base", "pointwise", "trace"],

@@ -226,7 +226,7 @@ class StageRun {
                       ? static_cast<const char*>(next) + weights_.panel_bytes(k - begin)
                       : nullptr;
       args.sums[0] = is_second ? sums.second : sums.data;
-      args.sums[1] = args.sums[0] + m_ * each_;
+      args.sums[1] = weights_.products() == 2 ? args.sums[0] + m_ * each_ : nullptr;
       args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
       if (k + depth >= end) {
         args.store = sums.store;

@@ -38,7 +38,7 @@ void expect_product(int64_t m, int64_t k, int64_t n, int parts) {
     args.a_stride = depth + gap;
     args.panel = packed.panel(panel, 0);
     args.sums[0] = sums[0].data();
-    args.sums[1] = sums[1].data();
+    args.sums[1] = parts == 2 ? sums[1].data() : nullptr;
     TileProduct<PlainUnit>(args, parts).run();
     args.accumulate = true;  // once more on top: twice the product
     TileProduct<PlainUnit>(args, parts).run();
@@ -151,7 +151,7 @@ TEST_F(AmxTiles, WorkRunsBetweenProductsAndGetsTheSameSums) {
         args.a_stride = k;
         args.panel = packed.panel(0, 0);
         args.sums[0] = sums.data();
-        args.sums[1] = sums.data() + m * each;
+        args.sums[1] = parts == 2 ? sums.data() + m * each : nullptr;
         args.accumulate = accumulates;
         CountingWork work(each);
         args.work = &work;

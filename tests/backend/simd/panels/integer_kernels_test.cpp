@@ -223,7 +223,7 @@ void expect_grouped_product(const PanelKernelEntry& entry, const GroupFormat& f,
   std::vector<float> sums[2];
   for (auto& s : sums) s.resize(static_cast<size_t>(m * kernel.layout.width));
   args.sums[0] = sums[0].data();
-  args.sums[1] = sums[1].data();
+  args.sums[1] = parts == 2 ? sums[1].data() : nullptr;
   for (int64_t panel = 0; panel < packed.panels(); ++panel) {
     args.panel = packed.panel(panel, 0);
     args.accumulate = false;
@@ -318,7 +318,7 @@ void expect_grouped_sums(const PanelKernel& kernel, const char* name, const Grou
   std::vector<float> sums[2];
   for (auto& s : sums) s.resize(static_cast<size_t>(m * kernel.layout.width));
   args.sums[0] = sums[0].data();
-  args.sums[1] = sums[1].data();
+  args.sums[1] = parts == 2 ? sums[1].data() : nullptr;
   for (int64_t panel = 0; panel < packed.panels(); ++panel) {
     args.panel = packed.panel(panel, 0);
     const PanelFunction function = parts == 2 ? kernel.two : kernel.one;

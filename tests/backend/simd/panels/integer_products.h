@@ -86,7 +86,7 @@ inline void expect_integer_product(const PanelLayout& layout, int64_t m, int64_t
   args.row_sums = sums_of_rows.data();
   args.row_sums_stride = depth / unit + 1;
   args.sums[0] = sums[0].data();
-  args.sums[1] = sums[1].data();
+  args.sums[1] = parts == 2 ? sums[1].data() : nullptr;
   for (const bool accumulates : {false, true}) {
     args.accumulate = accumulates;
     if (accumulates)

@@ -157,7 +157,7 @@ void expect_product(const PanelKernelEntry& entry, const ProductCase& c) {
     args.scales = packed.scales(panel);
     args.row_scales = a.scales.data();
     args.sums[0] = sums[0].data();
-    args.sums[1] = sums[1].data();
+    args.sums[1] = c.parts == 2 ? sums[1].data() : nullptr;
     const PanelFunction function = c.parts == 2 ? kernel.two : kernel.one;
     function(args);
     args.accumulate = true;  // once more on top: twice the product

@@ -56,8 +56,8 @@ constexpr PanelKernel table = {
     .layout = {.width = kWidth, .weight_bytes = 2, .store = store_pairs_of_vectors},
     .mr = kMr,
     .lanes = static_cast<int64_t>(kLanes),
-    .one = panel_product<Bf16Panel, 1>,
-    .two = panel_product<Bf16Panel, 2>,
+    .one = panel_product<Bf16Panel>,
+    .two = panel_product<Bf16Panel>,
     .stores = true,
 };
 

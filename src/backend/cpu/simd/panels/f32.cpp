@@ -148,8 +148,8 @@ constexpr PanelKernel table = {
     .layout = {.width = kWidth},
     .mr = kMr,
     .lanes = static_cast<int64_t>(kLanes),
-    .one = panel_product<F32Panel, 1>,
-    .two = panel_product<F32Panel, 2>,
+    .one = panel_product<F32Panel>,
+    .two = panel_product<F32Panel>,
     .block = block,
     .stores = true,
 };

@@ -83,7 +83,7 @@ HWY_INLINE void add_group(const Vi (&sums)[kRows][kNv], const GroupView& group,
   }
 }
 
-template <int64_t kRows, int kParts, Stream kStream>
+template <int64_t kRows, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   constexpr Ahead ahead = ahead_of_stream(1);
@@ -142,27 +142,26 @@ void tile(const PanelArgs& args, int64_t row) {
       add_group<kRows, FloatType::bf16>(sums, group, moved, totals);
     }
   }
+  HWY_ALIGN float memory[TileSums<kRows>::kFloats];
+  const TileSums<kRows> out(args, row, memory);
 #pragma GCC unroll 4
   for (int64_t i = 0; i < kRows; ++i) {
     const Vf scale = set(args.row_scales[row + i]);
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      put_sum<kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
+    for (int64_t j = 0; j < kNv; ++j) out.put(i, j, hn::Mul(totals[i][j], scale));
   }
+  out.finish();
 }
 
-template <int kParts>
 void i4_product(const PanelArgs& args) {
-  all_rows<kI4Rows>(args.m, [&args](auto rows, auto stream, int64_t row) {
-    tile<rows(), kParts, stream()>(args, row);
-  });
+  all_rows<kI4Rows>(
+      args.m, [&args](auto rows, auto stream, int64_t row) { tile<rows(), stream()>(args, row); });
 }
 
-template <int kParts>
 void put_rows(const PanelArgs& args, int64_t row, int64_t rows, const float* sums) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < kNv; ++j)
-      put_sum<kParts>(args, row + i, j, load(sums + i * kWidth + j * static_cast<int64_t>(kLanes)));
+      put_sum(args, row + i, j, load(sums + i * kWidth + j * static_cast<int64_t>(kLanes)));
 }
 
 // The values of a panel, [k][width], as the kernels of many rows take them.
@@ -359,13 +358,12 @@ constexpr I4Kernels table = {
                           .most_k = kAnyK},
                .mr = kI4Rows,
                .lanes = static_cast<int64_t>(kLanes),
-               .one = i4_product<1>,
-               .two = i4_product<2>,
+               .one = i4_product,
+               .two = i4_product,
                .stores = true},
     .widen = widen_i4_panel,
     .unpack = unpack_i4_panel,
-    .put_one = put_rows<1>,
-    .put_two = put_rows<2>,
+    .put = put_rows,
 };
 
 }  // namespace epilogue::simd::HWY_NAMESPACE

@@ -206,8 +206,7 @@ const char* decline_i4_amx(const PanelUse& use);
 
 namespace {
 
-void dots_one(const PanelArgs& args) { product(args, i4_kernels().put_one); }
-void dots_two(const PanelArgs& args) { product(args, i4_kernels().put_two); }
+void dots(const PanelArgs& args) { product(args, i4_kernels().put); }
 
 }  // namespace
 
@@ -229,8 +228,8 @@ const PanelKernel& i4_dots_kernel() {
     made.layout.arrange_rows = arrange;
     made.mr = kRowsAtOnce;
     made.lanes = kLanes;
-    made.one = dots_one;
-    made.two = dots_two;
+    made.one = dots;
+    made.two = dots;
     return made;
   }();
   return kernel;

@@ -60,8 +60,7 @@ struct I4Kernels {
   void (*unpack)(const GroupFormat& f, const void* panel, int64_t k, StepOrder order,
                  const UnpackedBytes& out);
   // Sums of rows [row, row + rows), [rows][width], to where a kernel's sums go.
-  void (*put_one)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
-  void (*put_two)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
+  void (*put)(const PanelArgs& args, int64_t row, int64_t rows, const float* sums);
 };
 // At the level in use.
 const I4Kernels& i4_kernels();

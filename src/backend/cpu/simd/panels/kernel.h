@@ -57,7 +57,7 @@ struct PanelArgs {
   int64_t row_sums_stride = 0;
   const GroupFormat* groups = nullptr;  // of panels that have them
   const void* next = nullptr;           // what comes after this panel, as large; fetched meanwhile
-  float* sums[2] = {};                  // one array [m][width], or two of [m][width / 2]
+  float* sums[2] = {};                  // one array [m][width] and null, or two of [m][width / 2]
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;

@@ -49,21 +49,133 @@ HWY_INLINE void finish(const PanelStore& s, int64_t row, int64_t j, Vf sum) {
   store_columns<FloatType::f32>(s, row, j, sum);
 }
 
+// finish() of whole columns, without a question per vector: where a panel is so short that it stays
+// in L1, these would take a fifth of the time. A copy of what the store says: its results could
+// change the original, for all that the compiler knows.
+template <FloatType kType, bool kRelu>
+class WholeStore {
+ public:
+  explicit WholeStore(const PanelStore& s)
+      : out_(static_cast<Storage<kType>*>(s.out)),
+        stride_(s.stride),
+        bias_(s.bias != nullptr ? s.bias : kNothing.data()) {}
+
+  HWY_INLINE void put(int64_t row, int64_t j, Vf sum) const {
+    sum = hn::Add(sum, load(bias_ + j));
+    if constexpr (kRelu) sum = at_least(sum, 0.0F);
+    store_from_f32<kType>(Df(), sum, out_ + row * stride_ + j);
+  }
+
+ private:
+  // -0 changes no sum.
+  static constexpr auto kNothing = [] {
+    std::array<float, kWidth> zeros{};
+    zeros.fill(-0.0F);
+    return zeros;
+  }();
+  Storage<kType>* out_;
+  int64_t stride_;
+  const float* bias_;
+};
+
+// Where the sums of a row lie: one part, or two of half the width. Which is asked at run time, so
+// that each tile is compiled once.
+struct SumsPlace {
+  explicit SumsPlace(const PanelArgs& args, int64_t row)
+      : stride(args.sums[1] == nullptr ? kWidth : kWidth / 2),
+        halves{args.sums[0] + row * stride, args.sums[1] == nullptr
+                                                ? args.sums[0] + row * stride + kWidth / 2
+                                                : args.sums[1] + row * stride} {}
+  // Row i, vector j of the panel.
+  HWY_INLINE float* at(int64_t i, int64_t j) const {
+    return halves[j / (kNv / 2)] + i * stride + j % (kNv / 2) * static_cast<int64_t>(kLanes);
+  }
+
+  int64_t stride;  // from row to row
+  float* halves[2];
+};
+
 // What is done with a finished sum of row `row`, vector j of the panel.
-template <int kParts>
 HWY_INLINE void put_sum(const PanelArgs& args, int64_t row, int64_t j, Vf sum) {
-  constexpr auto lanes = static_cast<int64_t>(kLanes);
-  constexpr int64_t part_vectors = kNv / kParts;
-  constexpr int64_t part_width = kWidth / kParts;
-  float* const to = args.sums[j / part_vectors] + row * part_width + j % part_vectors * lanes;
+  float* const to = SumsPlace(args, row).at(0, j);
   if (args.accumulate) sum = hn::Add(load(to), sum);
-  if (kParts == 1 && args.store != nullptr) return finish(*args.store, row, j * lanes, sum);
+  if (args.store != nullptr) return finish(*args.store, row, j * static_cast<int64_t>(kLanes), sum);
   store(sum, to);
 }
 
+template <FloatType kType, bool kRelu>
+HWY_INLINE void finish_whole_rows(const PanelStore& s, int64_t row, const float* sums,
+                                  const float* end) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  const WholeStore<kType, kRelu> to(s);
+  for (; sums != end; sums += kWidth, ++row) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) to.put(row, j * lanes, load(sums + j * lanes));
+  }
+}
+
+// Finishes rows of sums, which lie side by side, up to `end`.
+inline HWY_NOINLINE void finish_rows(const PanelStore& s, int64_t row, const float* sums,
+                                     const float* end) {
+  constexpr auto lanes = static_cast<int64_t>(kLanes);
+  if (s.columns == kWidth) {
+    if (s.type == FloatType::bf16)
+      return s.relu ? finish_whole_rows<FloatType::bf16, true>(s, row, sums, end)
+                    : finish_whole_rows<FloatType::bf16, false>(s, row, sums, end);
+    return s.relu ? finish_whole_rows<FloatType::f32, true>(s, row, sums, end)
+                  : finish_whole_rows<FloatType::f32, false>(s, row, sums, end);
+  }
+  for (; sums != end; sums += kWidth, ++row) {
+#pragma GCC unroll 1
+    for (int64_t j = 0; j < kNv; ++j) finish(s, row, j * lanes, load(sums + j * lanes));
+  }
+}
+
+// put_sum() of a tile. Sums to be finished lie in L1 first, in `memory`, for finish() takes as much
+// code as the rest of a short tile: written out for each sum, it made 17 KB of a tile of 1.7 KB.
+// `memory` is no member, and what the arguments say is copied: stores could change them, for all
+// that the compiler knows.
+template <int64_t kRows>
+class TileSums {
+ public:
+  static constexpr int64_t kFloats = kRows * kWidth;
+
+  TileSums(const PanelArgs& args, int64_t row, float* memory)
+      : accumulate_(args.accumulate),
+        store_(args.store),
+        row_(row),
+        memory_(memory),
+        earlier_(args, row),
+        to_(earlier_) {
+    if (store_ != nullptr) {
+      to_.stride = kWidth;
+      to_.halves[0] = memory;
+      to_.halves[1] = memory + kWidth / 2;
+    }
+  }
+
+  // The sum of row `row` + i, vector j of the panel.
+  HWY_INLINE void put(int64_t i, int64_t j, Vf sum) const {
+    if (accumulate_) sum = hn::Add(load(earlier_.at(i, j)), sum);
+    store(sum, to_.at(i, j));
+  }
+  // After all of them.
+  HWY_INLINE void finish() const {
+    if (store_ != nullptr) finish_rows(*store_, row_, memory_, memory_ + kFloats);
+  }
+
+ private:
+  bool accumulate_;
+  const PanelStore* store_;
+  int64_t row_;
+  float* memory_;
+  SumsPlace earlier_;
+  SumsPlace to_;
+};
+
 // One row: sums of args.depth steps each, which two others take in turn, all in registers. A call
 // for each sum would cost a small product most of its time.
-template <class B, int kParts, Stream kStream>
+template <class B, Stream kStream>
 void row_product(const PanelArgs& args) {
   constexpr int64_t chains = chains_of(1);
   constexpr Ahead ahead = kStream == Stream::first ? ahead_of<B>(1, kStream) : Ahead{};
@@ -99,38 +211,8 @@ void row_product(const PanelArgs& args) {
     }
   }
 #pragma GCC unroll 4
-  for (int64_t j = 0; j < kNv; ++j)
-    put_sum<kParts>(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
+  for (int64_t j = 0; j < kNv; ++j) put_sum(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
 }
-
-// finish() of whole columns, without a question per vector: where a panel is so short that it stays
-// in L1, these would take a fifth of the time. A copy of what the store says: its results could
-// change the original, for all that the compiler knows.
-template <FloatType kType, bool kRelu>
-class WholeStore {
- public:
-  explicit WholeStore(const PanelStore& s)
-      : out_(static_cast<Storage<kType>*>(s.out)),
-        stride_(s.stride),
-        bias_(s.bias != nullptr ? s.bias : kNothing.data()) {}
-
-  HWY_INLINE void put(int64_t row, int64_t j, Vf sum) const {
-    sum = hn::Add(sum, load(bias_ + j));
-    if constexpr (kRelu) sum = at_least(sum, 0.0F);
-    store_from_f32<kType>(Df(), sum, out_ + row * stride_ + j);
-  }
-
- private:
-  // -0 changes no sum.
-  static constexpr auto kNothing = [] {
-    std::array<float, kWidth> zeros{};
-    zeros.fill(-0.0F);
-    return zeros;
-  }();
-  Storage<kType>* out_;
-  int64_t stride_;
-  const float* bias_;
-};
 
 // put(row, vector, sum) of kRows rows times one panel.
 template <class B, int64_t kRows, Ahead kAhead, class Put>
@@ -146,11 +228,13 @@ HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, const Put& put) {
                                                                 put);
 }
 
-template <class B, int64_t kRows, int kParts, Ahead kAhead>
+template <class B, int64_t kRows, Ahead kAhead>
 void panel_tile(const PanelArgs& args, int64_t row) {
-  panel_sums<B, kRows, kAhead>(args, row, [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
-    put_sum<kParts>(args, row + i, j, sum);
-  });
+  HWY_ALIGN float memory[TileSums<kRows>::kFloats];
+  const TileSums<kRows> sums(args, row, memory);
+  panel_sums<B, kRows, kAhead>(
+      args, row, [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+  sums.finish();
 }
 
 template <class B, Ahead kAhead, FloatType kType, bool kRelu>
@@ -172,26 +256,24 @@ void whole_tile_of(const PanelArgs& args, int64_t row) {
                           : whole_tile<B, Ahead{}, kType, false>(args, row);
 }
 
-template <class B, int kParts>
+template <class B>
 void panel_product(const PanelArgs& args) {
   if (args.m == 1) {
     // What lies ahead of a short panel is not this one, and weights of few columns lie in a cache.
     const bool is_short = args.k * B::kStepBytes <= ahead_of<B>(1, Stream::first).bytes;
-    return is_short ? row_product<B, kParts, Stream::no>(args)
-                    : row_product<B, kParts, Stream::first>(args);
+    return is_short ? row_product<B, Stream::no>(args) : row_product<B, Stream::first>(args);
   }
   const bool is_in_l1 = args.k * B::kStepBytes <= kPanelInL1;
   const bool is_whole = stores_whole(args);
   all_rows<kMr>(args.m, [&](auto rows, auto stream, int64_t row) {
-    if constexpr (kParts == 1 && rows() == kMr) {
+    if constexpr (rows() == kMr) {
       if (is_in_l1 && is_whole)
         return args.store->type == FloatType::bf16 ? whole_tile_of<B, FloatType::bf16>(args, row)
                                                    : whole_tile_of<B, FloatType::f32>(args, row);
     }
     // Few rows call with a part of a panel, and each part comes from memory.
-    if (stream() == Stream::no && is_in_l1)
-      return panel_tile<B, rows(), kParts, Ahead{}>(args, row);
-    panel_tile<B, rows(), kParts, ahead_of<B>(rows(), stream())>(args, row);
+    if (stream() == Stream::no && is_in_l1) return panel_tile<B, rows(), Ahead{}>(args, row);
+    panel_tile<B, rows(), ahead_of<B>(rows(), stream())>(args, row);
   });
 }
 

@@ -66,10 +66,10 @@ HWY_INLINE Vi add_pairs(Columns columns, Columns rows, Vi sum) {
 
 #endif
 
-// kDepth: how much of k sums of 32 bits hold. These sums are added up in f32, so that few rows read
+// depth: how much of k sums of 32 bits hold. These sums are added up in f32, so that few rows read
 // a panel as one run of memory.
-template <int64_t kDepth, int64_t kRows, int kParts, Stream kStream>
-void tile(const PanelArgs& args, int64_t row) {
+template <int64_t kRows, Stream kStream>
+void tile(const PanelArgs& args, int64_t row, int64_t depth) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   constexpr int64_t step_bytes = 2 * kWidth;
   constexpr int64_t line_steps = std::max<int64_t>(1, 64 / step_bytes);
@@ -88,7 +88,7 @@ void tile(const PanelArgs& args, int64_t row) {
   int64_t step = 0;
   int64_t group = 0;
   while (step < steps) {
-    const int64_t depth_end = std::min(steps, step + kDepth / 2);
+    const int64_t depth_end = std::min(steps, step + depth / 2);
     Vi sums[kRows][kNv];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) {
@@ -127,22 +127,31 @@ void tile(const PanelArgs& args, int64_t row) {
         totals[i][j] = hn::Add(totals[i][j], hn::ConvertTo(Df(), sums[i][j]));
     }
   }
+  HWY_ALIGN float memory[TileSums<kRows>::kFloats];
+  const TileSums<kRows> out(args, row, memory);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
     const Vf row_scale = set(args.row_scales[row + i]);
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) {
       const Vf scale = hn::Mul(row_scale, load(args.scales + j * lanes));
-      put_sum<kParts>(args, row + i, j, hn::Mul(totals[i][j], scale));
+      out.put(i, j, hn::Mul(totals[i][j], scale));
     }
   }
+  out.finish();
 }
 
-template <int64_t kDepth, int kParts>
-void pairs_product(const PanelArgs& args) {
-  all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
-    tile<kDepth, rows(), kParts, stream()>(args, row);
+// One copy for all depths, which GCC would else make one for each: tiles take long to compile, and
+// the depth is asked for once in many steps.
+HWY_NOINLINE void pairs_product_of(const PanelArgs& args, int64_t depth) {
+  all_rows<kMr>(args.m, [&args, depth](auto rows, auto stream, int64_t row) {
+    tile<rows(), stream()>(args, row, depth);
   });
+}
+
+template <int64_t kDepth>
+void pairs_product(const PanelArgs& args) {
+  pairs_product_of(args, kDepth);
 }
 
 thread_local Scratch step_rows;
@@ -173,8 +182,8 @@ constexpr PanelKernel pairs_kernel(decltype(PanelLayout::quantise_rows) quantise
                      .most_k = most_k},
           .mr = kMr,
           .lanes = static_cast<int64_t>(kLanes),
-          .one = pairs_product<kDepth, 1>,
-          .two = pairs_product<kDepth, 2>,
+          .one = pairs_product<kDepth>,
+          .two = pairs_product<kDepth>,
           .stores = true};
 }
 
