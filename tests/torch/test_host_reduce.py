@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums and copies through a host's memory, beside gloo's and sums in double; what happens if a rank ends or differs."""
 
+import copy
 import datetime
 import os
+import pickle
 import random
 import time
 
@@ -13,6 +15,7 @@ import torch.distributed as dist
 
 from epilogue.torch import host_reduce
 from epilogue.torch.handle import Handle
+from epilogue.torch.later import Later
 from epilogue.torch.sharded import Join
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -195,6 +198,70 @@ def test_rows_of_products(world, dtype, wide):
     ranks.run(_rows, dtype, wide, world=world)
 
 
+def _later(rank, dtype, wide):
+    """Sums whose last pass waits for a residual, on ranks that do different things with them. The longest and the wide rows do not
+    fit: their sums are there at once."""
+    world, columns = dist.get_world_size(), 4100 if wide else 96
+    number = host_reduce.host_group().number
+    torch.manual_seed(7)
+    weights = [torch.randn(columns, 64).to(dtype) / 8 for _ in range(world)]
+    handles = [Handle([w], [None], "none") for w in weights]
+    bias, draw, heard = torch.randn(columns).to(dtype), random.Random(rank), []
+
+    def make(x, bias):
+        out = handles[rank](x, [weights[rank]], Join(False, (number, bias), True))
+        return Later(out, number, heard.append)
+
+    uses = {
+        "residual": lambda y, r: (y + r, r + y), "waits": lambda y, r: (y.wait() + r,), "sum": lambda y, r: (torch.sub(y, 0) + r, y + r),
+        "copies": lambda y, r: (copy.deepcopy(y) + r, pickle.loads(pickle.dumps(y)) + r, y.clone() + r),
+        "broadcast": lambda y, r: (y + r[:1] - r[:1] + r,), "in place": lambda y, r: (y.add_(r) - 0, y - 0),
+        "numbers": lambda y, r: (y + r + 0 * float(y.sum()),), "nothing": lambda y, r: (),
+    }  # fmt: skip
+    names = list(uses)
+    near = {"rtol": 1e-5, "atol": 1e-4} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 0.1}  # some round several times
+    for rows in (1, 255, 257, 520, 1100) if wide else (1, 255, 257, 520, 23000):
+        x, residual = torch.randn(rows, 64).to(dtype), torch.randn(rows, columns).to(dtype)
+        outs = [torch.ops.epilogue.linear.default(x, handles[r].number, [weights[r]], None)[0] for r in range(world)]
+        for more in (None, bias):
+            plain = _exact(outs, torch.float32) + (0 if more is None else more.float())
+            for name in names if rows < 1000 else names[:2]:
+                if draw.random() < 0.3:
+                    time.sleep(draw.random() * 0.004)
+                y = make(x, more)
+                use = draw.choice(names) if name == "sum" else name  # there all ranks do the same
+                for got in uses[use](y, residual):
+                    assert type(got) is torch.Tensor
+                    torch.testing.assert_close(got.float(), plain + residual.float(), **near)
+                if draw.random() < 0.5:
+                    del y  # nobody wants it, or it is a plain sum after other calls, too
+                ones = host_reduce.all_reduce(torch.ones(5))
+                assert torch.equal(ones, torch.full((5,), float(world)))
+                if use != "in place" and "y" in locals():
+                    torch.testing.assert_close((y - 0).float(), plain.to(dtype).float(), rtol=1e-2, atol=1e-5)
+    heard.clear()
+    x, residual = torch.randn(300, 64).to(dtype), torch.randn(300, columns).to(dtype)
+    kept = make(x, bias)
+    got = kept + residual
+    outs = [torch.cat([torch.ops.epilogue.linear.default(p, handles[r].number, [weights[r]], None)[0] for p in x.chunk(2)]) for r in range(world)]
+    exact = _exact(outs, torch.float32) + bias.float()
+    if not (wide and dtype is torch.float32):
+        assert torch.equal(got, (exact + residual.float()).to(dtype)) and heard == [True]  # rounded once
+        assert torch.equal(kept - 0, exact.to(dtype)) and heard == [True, False]  # and kept, the sum alone
+    assert make(x[:2], bias).tolist() == make(x[:2], bias).wait().tolist() and make(x, bias).data_ptr() != 0
+    assert str(make(x[:2], bias)) == str(make(x[:2], bias).wait())
+    before = make(x, bias)
+    after = make(x, None)  # the next call ends what waits
+    assert torch.equal(before - 0, exact.to(dtype)) and torch.equal(after - 0, _exact(outs, dtype))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("world", [2, 4])
+def test_sums_that_wait_for_a_residual(world, dtype, wide):
+    ranks.run(_later, dtype, wide, world=world)
+
+
 def _rows_differ(rank, gathers):
     number = host_reduce.host_group().number
     weight = torch.randn(8, 16)
@@ -263,6 +330,34 @@ def _ends(rank):
     except RuntimeError as error:
         second = str(error)
     return first, second, time.monotonic() - start
+
+
+def _ends_before_the_sum(rank):
+    number = host_reduce.host_group().number
+    weight = torch.randn(8, 16)
+    handle = Handle([weight], [None], "none")
+    make = lambda: Later(handle(torch.randn(300, 16), [weight], Join(False, (number, None), True)), number, lambda _: None)  # noqa: E731
+    make() + torch.ones(300, 8)
+    if rank == 1:
+        os.kill(os.getpid(), 9)
+    y, errors = make(), []
+    for use in (lambda: y + torch.ones(300, 8), lambda: y + torch.ones(300, 8), lambda: y.clone(), lambda: host_reduce.all_reduce(torch.ones(4))):
+        try:
+            use()
+        except RuntimeError as error:
+            errors.append(str(error))
+    return errors
+
+
+def test_a_rank_that_ends_before_a_sum_that_waits():
+    group = ranks.group(2)
+    for pipe in group.pipes:
+        pipe.send((_ends_before_the_sum, ()))
+    assert group.pipes[0].poll(60)
+    done, errors = group.pipes[0].recv()
+    ranks.stop(2)
+    assert done and len(errors) == 4 and all("rank 1" in e and "ended" in e for e in errors), errors
+    assert _left() == []
 
 
 def test_a_rank_that_ends_is_an_error_on_the_others():

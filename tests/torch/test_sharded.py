@@ -223,6 +223,55 @@ def test_models_by_their_own_plans(tmp_path, name, way, dtype):
         assert 0 < fused <= 1.05 * own, (own, fused)
 
 
+def _residuals(rank, folder, dtype):
+    """Of 300 rows: the residual behind attention is added in o's sum. A hook on one rank that keeps attention's result changes
+    nothing, and one that reads it ends the wait: on that rank alone, and after some calls without trying."""
+    config = transformers.distributed.DistributedConfig(tp_size=2, tp_plan="auto")
+    own, fused = (transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, distributed_config=config) for _ in range(2))
+    dense, reference = (transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=d) for d in (dtype, torch.float64))
+    epilogue.torch.fuse(fused, linears="always")
+    epilogue.torch.fuse(dense, linears="always")
+    ids = models.ids(300)
+    ops = []
+
+    def run(model):
+        with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            out = model(ids).logits
+        counts = {event.key: event.count for event in seen.key_averages()}
+        ops.append([counts.get(f"epilogue::{name}", 0) for name in ("summed_later", "host_take")])
+        return out
+
+    with torch.no_grad():
+        want = reference(ids).logits
+    plain = run(fused)
+    errors = [_error(run(model), want) for model in (own, dense)] + [_error(plain, want)]
+    layers = reference.config.num_hidden_layers
+    assert ops == [[layers, layers], [0, 0], [0, 0]], ops
+    kept = []
+    attention = fused.model.layers[0].self_attn
+    hook = attention.register_forward_hook(lambda module, args, out: kept.append(out[0]) if rank == 0 else None)
+    assert torch.equal(run(fused), plain)
+    hook.remove()
+    with torch.no_grad():
+        assert all(torch.isfinite(out).all() for out in kept)  # later, on one rank alone
+    hook = attention.register_forward_hook(lambda module, args, out: kept.append(float(out[0].abs().max())) if rank == 0 else None)
+    for _ in range(5):
+        errors.append(_error(run(fused), want))
+    hook.remove()
+    assert ops[-1] == [layers, layers - (rank == 0)], ops
+    state = fused.state_dict()
+    assert list(state) == list(own.state_dict()) and torch.equal(state["model.layers.0.self_attn.o_proj.weight"].to_local(), own.state_dict()["model.layers.0.self_attn.o_proj.weight"].to_local())
+    return errors
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_residuals_in_sums(tmp_path, name, dtype):
+    models.build(name, hidden_size=256, intermediate_size=512).save_pretrained(tmp_path)
+    for own, dense, *fused in ranks.run(_residuals, str(tmp_path), dtype):
+        assert all(0 < error <= 1.05 * max(own, dense) for error in fused), (own, dense, fused)
+
+
 def _split_later(rank, folder, dtype, again):
     """Fused as one model, then split by transformers' plan: its experts run as their own once, then as this rank's part."""
     from transformers.distributed.tensor_parallel import apply_tensor_parallelism

@@ -184,7 +184,7 @@ def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
         hidden = config.hidden_size
         for count in options.rows:
             ids = torch.randint(1, 2048, (1, count))
-            call = lambda m, ids=ids: m(ids, use_cache=False).logits  # noqa: E731
+            call = lambda m, ids=ids: m(ids, use_cache=False, logits_to_keep=int(options.last)).logits  # noqa: E731
             rows.append(_compared(f"Llama {hidden}, {options.layers} layers {str(dtype)[6:]} M={count}", dense, plan, call, options))
     return rows
 
@@ -301,6 +301,7 @@ def main(arguments: "list[str]") -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each setting in a round, about")
+    parser.add_argument("--last", action="store_true", help="of models the last row's logits alone, as generate() asks for")
     parser.add_argument("--tiny", action="store_true", help="sizes that say nothing of speed")
     parser.add_argument("--json", metavar="FILE", help="writes the rows")
     options = parser.parse_args(arguments)

@@ -150,6 +150,9 @@ def fuse(
     left = None if memory is None else memory - linear_state.bytes_of(of_mlps)
     left = experts_state.fuse_experts(model, options, memory, left, _is_fused)
     linear_state.fuse_linears(model, of_mlps, options, memory, left)
+    for module in model.modules():
+        if _is_fused(module) and type(module)._epilogue_norm is not None and module.__dict__[STATE].plan.residual:
+            linear_state.expect_residuals(module)
     if linears:
         norm_state.fuse_norms(model, _norms_of_mlps(model))
     if folder is not None:

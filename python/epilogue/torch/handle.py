@@ -85,7 +85,8 @@ class Handle:
     ) -> "torch.Tensor | None":
         """With the parameters as they are now; None if one has other memory than it had. join: with other ranks' parts."""
         if join is not None:
-            op = torch.ops.epilogue.gathered if join.gathers else torch.ops.epilogue.summed
+            ops = torch.ops.epilogue
+            op = ops.gathered if join.gathers else ops.summed_later if join.later else ops.summed
             return op.default(x, self.number, parameters, *join.given)
         return torch.ops.epilogue.fused_mlp.default(x, self.number, parameters)
 

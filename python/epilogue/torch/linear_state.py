@@ -21,6 +21,7 @@ from torch import nn
 from . import choose, gathered, sharded, signals
 from .fused_class import class_of, is_compiling, unfused_class
 from .handle import Handle
+from .later import Later, plain
 from .linears import is_conv1d, is_linear
 from .packed import PackedWeight, rounded_of
 from .report import Row
@@ -45,6 +46,7 @@ LEAST_ELEMENTS = 1 << 16
 # waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
 # `python -m epilogue.torch.bench linears` measures it.
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
+_LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
 
@@ -287,9 +289,10 @@ class Siblings:
 class LinearState:
     """Of one linear layer. Copies and pickles keep the options, not the weights."""
 
-    def __init__(self, options: "Options", siblings: "Siblings | None" = None) -> None:
+    def __init__(self, options: "Options", siblings: "Siblings | None" = None, before_residual: bool = False) -> None:
         self.options = options
         self.siblings = siblings
+        self.before_residual = before_residual  # in a layer that adds a residual to what may be the result of this
         self.fused_calls = 0
         self.own_calls = 0
         self.reason: "str | None" = None  # of the last call that ran the module's own forward
@@ -304,15 +307,18 @@ class LinearState:
         self._marks: "list[typing.Any]" = []
         self._split: "sharded.Split | str | None" = None
         self._columns = 0  # of the whole result
+        self._hands_on = False  # the split, rows and columns as they are
+        self._in_vain = 0  # sums, one after the other, that waited for a residual and got none
 
     def __deepcopy__(self, memo: typing.Any) -> "LinearState":
-        return LinearState(self.options, None if self.siblings is None else self.siblings.__deepcopy__(memo))
+        return LinearState(self.options, None if self.siblings is None else self.siblings.__deepcopy__(memo), self.before_residual)
 
     def __reduce__(self) -> typing.Any:
-        return LinearState, (self.options, self.siblings)
+        return LinearState, (self.options, self.siblings, self.before_residual)
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
+        x = plain(x)
         reason = unfit(x) or signals.foreign()
         out = None if reason is not None else self._run(module, None, x)
         if out is not None:
@@ -327,10 +333,16 @@ class LinearState:
 
     def run_split(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The same of a layer that is split over ranks, in place of the hooks of its plan. None: nothing is on it, or they run."""
+        x = plain(x)
         split = self.split_of(module)
         if split is None:
             return None
         reason = split if isinstance(split, str) else signals.foreign()
+        if reason is None and self._hands_on and not _is_grad_enabled() and unfit(x) is None:  # all that q, k and v need
+            out = self._run(module, split, x)
+            if out is not None:
+                self.fused_calls += 1
+                return out
         if reason is None:
             gradients = _is_grad_enabled() and (x.requires_grad or gathered.trains(module))
             if gradients and not self.options.training:
@@ -341,13 +353,17 @@ class LinearState:
         if reason is None:
             bias = gathered.own_of(module).get("bias") if split.partial else None
             product = functools.partial(self._run, module, split, axes=split.axes_of_rows(x))
-            out = split.run(x, rows, gradients, self._columns, bias, None, product)
+            waits = self.before_residual and rows.numel() // rows.shape[-1] * self._columns >= _LEAST_LATER
+            out = split.run(x, rows, gradients, self._columns, bias, None, product, waits)
             if out is not None:
                 self.fused_calls += 1
                 return out
         self.reason = reason or self.alone.reason
         self.own_calls += 1
         return None
+
+    def _note(self, added: bool) -> None:
+        self._in_vain = 0 if added else self._in_vain + 1
 
     def last_split(self) -> "sharded.Split | None":
         """Of the last call that ran fused."""
@@ -358,7 +374,9 @@ class LinearState:
         marks = sharded.marks_of(module)
         if marks != self._marks:
             self._marks, self._split = marks, sharded.split_of(module) if sharded.is_marked(module) else None
-            self._columns = sharded.columns_of(module) if isinstance(self._split, sharded.Split) else 0
+            is_known = isinstance(self._split, sharded.Split)
+            self._columns = sharded.columns_of(module) if is_known else 0
+            self._hands_on = is_known and self._split.hands_on(self._columns)
         return self._split
 
     def _run(
@@ -380,7 +398,10 @@ class LinearState:
                 self._notes += 1
                 self.siblings.note(self, x)
         outs = self.alone.run(x, self.options, join)
-        return None if outs is None else outs[0]
+        if outs is None or join is None or not join.later:
+            return None if outs is None else outs[0]
+        out = Later(outs[0], join.given[0], self._note)
+        return out if self._in_vain < LEARNING_CALLS else out.wait()
 
 
 @functools.lru_cache(maxsize=None)
@@ -466,6 +487,13 @@ def fuse_linears(
             columns = child.weight.shape[0 if is_conv1d(child) else 1]
             child.__dict__[STATE] = LinearState(options, siblings.setdefault(columns, Siblings()))
             child.__class__ = (_split_class if is_split(child) else _linear_class)(type(child))
+
+
+def expect_residuals(layer: nn.Module) -> None:
+    """Marks the linear layers of a layer that adds a residual to what its attention gives."""
+    for module in layer.modules() if hasattr(torch.ops.epilogue, "summed_later") else ():  # not in older ops
+        if is_fused_linear(module):
+            module.__dict__[STATE].before_residual = True
 
 
 def unfuse_linear(module: nn.Module) -> None:

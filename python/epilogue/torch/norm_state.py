@@ -12,6 +12,7 @@ from torch import fx, nn
 
 from . import norms, signals
 from .fused_class import class_of, is_compiling, unfused_class
+from .later import plain
 from .report import Row
 from .taken import unfit
 
@@ -43,6 +44,7 @@ class NormState:
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The norm of x; None where the module's own forward has to run."""
         global _op
+        x = plain(x)
         reason = unfit(x) or signals.foreign() or self._obstacle(module, x)
         if reason is None:
             if _op is None:

@@ -63,6 +63,7 @@ class Join(typing.NamedTuple):
 
     gathers: bool  # side by side; if not, they are summed
     given: "tuple[typing.Any, ...]"  # the number of the ranks' memory; of sums bias and residual too, which are added
+    later: bool = False  # the last pass of a sum may wait: bias, and no residual, is given then
 
 
 class Split(typing.NamedTuple):
@@ -77,6 +78,12 @@ class Split(typing.NamedTuple):
     outer: typing.Any = None  # the weights' mesh where it has more dimensions, in which they are the same
     axis: int = 0  # of the outer mesh: what `mesh` is
     group: typing.Any = None  # the mesh's; asking it takes as long as a small product
+
+    def hands_on(self, columns: int) -> bool:
+        """Whether plain rows without gradients go to the product, and its columns to whoever called, as they are. columns: of the
+        whole result."""
+        is_plain = not self.partial and self.local and self.outer is None and self.given is not None and self.given == self.wanted
+        return is_plain and self.output is not None and self.output.is_shard() and self.output.dim == -1 and columns % self.group.size() == 0
 
     def _placements(self, x: typing.Any, of_axis: typing.Any) -> "list[typing.Any]":
         """x's, with another one on the axis."""
@@ -115,15 +122,17 @@ class Split(typing.NamedTuple):
 
     def run(
         self, x: typing.Any, rows: torch.Tensor, gradients: bool, columns: int, bias: typing.Any, residual: "torch.Tensor | None",
-        product: "typing.Callable[[torch.Tensor, Join | None], torch.Tensor | None]",
+        product: "typing.Callable[[torch.Tensor, Join | None], torch.Tensor | None]", later: bool = False,
     ) -> "torch.Tensor | None":  # fmt: skip
         """The plan's result, by product(rows, join), which gives this rank's part, or what `join` makes of all ranks' parts. None: it
-        gives none. What has no join is leave()'s."""
-        join = None if gradients else self._join(rows, columns, bias, residual)
+        gives none. What has no join is leave()'s. later: what is added to a sum may come after the call."""
+        join = None if gradients else self._join(rows, columns, bias, residual, later)
         out = product(rows if join is None else rows.contiguous(), join)
         return out if out is None or join is not None else self.leave(out, columns, bias, residual, x)
 
-    def _join(self, rows: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None") -> "Join | None":
+    def _join(
+        self, rows: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None", later: bool
+    ) -> "Join | None":
         """How a product without gradients gives the plan's result by itself; None where leave() makes it."""
         output = self.output
         if not self.local or output is None or not output.is_replicate() or (not self.partial and columns % self.group.size()):
@@ -135,7 +144,9 @@ class Split(typing.NamedTuple):
         bias = None if bias is None else bias._local_tensor
         residual = None if residual is None else residual.contiguous()
         number = host_reduce.number_for(self.group, dtype, (bias, residual))
-        return None if number is None else Join(False, (number, bias, residual))
+        if number is None:
+            return None
+        return Join(False, (number, bias), True) if later else Join(False, (number, bias, residual))
 
     def leave(self, out: torch.Tensor, columns: int, bias: typing.Any, residual: "torch.Tensor | None", x: typing.Any) -> torch.Tensor:
         """The result as the plan wants it, from this rank's part. Writes into `out` where no gradient needs it. columns: of the

@@ -13,6 +13,7 @@ from . import choose, gathered, sharded, signals
 from .bound import Bound
 from .handle import Around, Handle, NormWeights
 from .layer import Call
+from .later import plain
 from .match import Plan
 from .packed import Rounded
 from .taken import Taken, misfit, rows_of, take, unfit
@@ -91,6 +92,7 @@ class State:
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
+        x = plain(x)
         reason = self._refuse(module, x)
         if reason is None:
             out = self._run(module, x) if self._bound.split is None else self._run_split(module, x, self._bound.split)

@@ -229,6 +229,13 @@ std::optional<Torch> Handle::run_summed(const Torch& x, const std::vector<Torch>
   });
 }
 
+std::optional<Torch> Handle::run_summed_later(const Torch& x, const std::vector<Torch>& parameters,
+                                              int64_t group, const std::optional<Torch>& bias) {
+  return run_joined(x, parameters, columns(), [&](const Torch& out, const MakeRows& make) {
+    sum_rows_later(out, group, bias, make);
+  });
+}
+
 std::optional<Torch> Handle::run_gathered(const Torch& x, const std::vector<Torch>& parameters,
                                           int64_t group) {
   return run_joined(

@@ -52,6 +52,9 @@ class Handle {
   std::optional<Torch> run_summed(const Torch& x, const std::vector<Torch>& parameters,
                                   int64_t group, const std::optional<Torch>& bias,
                                   const std::optional<Torch>& residual);
+  // The same without a residual, whose last pass may come later (sum_rows_later).
+  std::optional<Torch> run_summed_later(const Torch& x, const std::vector<Torch>& parameters,
+                                        int64_t group, const std::optional<Torch>& bias);
   // The same: what all ranks' parts give, side by side.
   std::optional<Torch> run_gathered(const Torch& x, const std::vector<Torch>& parameters,
                                     int64_t group);

@@ -14,7 +14,8 @@
 //   rows         that a product makes block by block (sum_rows, gather_rows): each rank writes a
 //                block to one of its four slots, and takes all ranks' slots of the block before,
 //                which came meanwhile; who makes block b has taken b - 2, so that all have taken
-//                b - 4
+//                b - 4. A sum of one or two blocks may be taken later (sum_rows_later), but before
+//                the next call
 //
 // A rank that waits spins for a while, then sleeps (futex) in slices, and looks between them
 // whether the others' processes live.
@@ -35,12 +36,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "host_group.h"
 #include "sums.h"
@@ -132,6 +135,13 @@ void wake(std::atomic<uint32_t>& word) {
           0);
 }
 
+// A sum that a call left for later.
+struct Later {
+  void* out = nullptr;  // which gets it; null: nobody wants it
+  std::shared_ptr<void> keep;
+  std::function<void(void* to, const void* residual)> sum;  // null: there is none
+};
+
 class HostGroup {
  public:
   // Rank 0 makes the memory, which never has a name; the others open `path`, rank 0's descriptor of
@@ -195,7 +205,7 @@ class HostGroup {
 
   template <class T>
   void all_reduce(T* x, int64_t count, const T* bias, int64_t columns, const T* residual) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     all_reduce_locked(x, count, bias, columns, residual);
   }
 
@@ -203,26 +213,60 @@ class HostGroup {
   template <class T>
   void sum_rows(T* out, int64_t rows, int64_t columns, const T* bias, const T* residual,
                 const MakeRows& make) {
+    const auto lock = begin_call();
+    sum_rows_locked(out, rows, columns, bias, residual, make);
+  }
+
+  // The same without a residual. Where the rows fit two slots, `out` gets its numbers by finish(),
+  // or at the next call of any kind. `keep` holds out's and bias's memory.
+  template <class T>
+  void sum_rows_later(T* out, int64_t rows, int64_t columns, const T* bias,
+                      std::shared_ptr<void> keep, const MakeRows& make) {
+    const auto lock = begin_call();
+    const int64_t row_bytes = columns * static_cast<int64_t>(sizeof(T));
+    const int64_t blocks = rows > kRowsAtOnce || rows * row_bytes > kSlotBytes ? 2 : 1;
+    const int64_t most = (rows + blocks - 1) / blocks;
+    if (ranks_ > kMostDirect || most * row_bytes > kSlotBytes || !has_slots())
+      return sum_rows_locked<T>(out, rows, columns, bias, nullptr, make);
+    const Call call{9, sizeof(T), static_cast<uint64_t>(rows * columns),
+                    more_of<T>(bias, columns, nullptr)};
+    const auto start = [=](int64_t b) { return rows * b / blocks; };
+    for (int64_t b = 0; b < blocks; ++b) make_block(call, start(b), start(b + 1), make);
+    const uint32_t step = step_, block = block_;
+    later_ = {out, std::move(keep), [=, this](void* to, const void* residual) {
+                for (int64_t b = 0; b < blocks; ++b) {
+                  const auto before = static_cast<uint32_t>(blocks - 1 - b);
+                  wait_for_all(step - before, call);
+                  if (to)
+                    sum_block(static_cast<T*>(to), start(b), start(b + 1), columns, block - before,
+                              bias, static_cast<const T*>(residual));
+                }
+              }};
+  }
+
+  // `to` gets the numbers that `out` waits for, plus residual. False where `out` has them.
+  bool take(const void* out, void* to, const void* residual) {
     const std::lock_guard lock(mutex_);
-    if (!takes_rows<T>(rows, columns)) {
-      make(0, rows, out);
-      return all_reduce_locked(out, rows * columns, bias, columns, residual);
+    if (header().failed != 0) fail_for_others();
+    if (!later_.sum || later_.out != out) return false;
+    later_.sum(to, residual);
+    return true;
+  }
+  // `out` has its numbers from here on; if it is not wanted, nobody will read it.
+  void finish(const void* out, bool is_wanted) {
+    const std::lock_guard lock(mutex_);
+    if (!is_wanted) {
+      if (later_.out == out) later_.out = nullptr;
+      return;
     }
-    const Call call{6, sizeof(T), static_cast<uint64_t>(rows * columns),
-                    more_of(bias, columns, residual)};
-    by_blocks(call, rows, make, [&](int64_t first, int64_t last, uint32_t block) {
-      const T* from[kMostRanks];
-      for (int64_t r = 0; r < ranks_; ++r) from[r] = reinterpret_cast<const T*>(slot(r, block));
-      const int64_t begin = first * columns;
-      sum_of(Sum<T>{out + begin, from, ranks_, (last - first) * columns, bias, columns, 0,
-                    residual ? residual + begin : nullptr});
-    });
+    if (header().failed != 0) fail_for_others();
+    if (later_.sum && later_.out == out) settle();
   }
 
   // out [rows, ranks, columns] = what `make` gives on each rank, side by side.
   template <class T>
   void gather_rows(T* out, int64_t rows, int64_t columns, const MakeRows& make) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     if (!takes_rows<T>(rows, columns)) {
       const auto part = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(rows * columns));
       make(0, rows, part.get());
@@ -249,7 +293,7 @@ class HostGroup {
   // x [outer, inner] of each rank -> out [outer, ranks, inner].
   template <class T>
   void all_gather(const T* x, T* out, int64_t count, int64_t outer) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     all_gather_locked(x, out, count, outer);
   }
 
@@ -257,7 +301,7 @@ class HostGroup {
   // out.
   template <class T>
   void reduce_scatter(const T* x, T* out, int64_t count, int64_t outer) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     const Call call{3, sizeof(T), static_cast<uint64_t>(count), static_cast<uint64_t>(outer)};
     const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(T)) / ranks_;
     const int64_t inner = count / outer;
@@ -280,7 +324,7 @@ class HostGroup {
   // sums, of rank 0 alone: of all ranks' x, not rounded.
   template <class T>
   void reduce(const T* x, float* sums, int64_t count) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     const Call call{4, sizeof(T), static_cast<uint64_t>(count), 0};
     const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(float));
     const bool is_few = count * static_cast<int64_t>(sizeof(T)) * (ranks_ - 1) <= kFewBytes;
@@ -314,7 +358,7 @@ class HostGroup {
   template <class T>
   void broadcast(const float* sums, T* out, int64_t count, const T* bias, int64_t columns,
                  const T* residual) {
-    const std::lock_guard lock(mutex_);
+    const auto lock = begin_call();
     const Call call{5, sizeof(T), static_cast<uint64_t>(count), more_of(bias, columns, residual)};
     const int64_t block = kBlockBytes / static_cast<int64_t>(sizeof(float));
     for (int64_t begin = 0; begin < count; begin += block) {
@@ -333,6 +377,19 @@ class HostGroup {
   int64_t ranks() const { return ranks_; }
 
  private:
+  // One call at a time; what an earlier one left for finish() is done before.
+  std::unique_lock<std::mutex> begin_call() {
+    std::unique_lock lock(mutex_);
+    if (header().failed != 0) fail_for_others();
+    if (later_.sum) settle();
+    return lock;
+  }
+  // Waits for the others in any case: their blocks before these have been read then.
+  void settle() {
+    const Later now = std::exchange(later_, {});
+    now.sum(now.out, nullptr);
+  }
+
   template <class T>
   static uint64_t more_of(const T* bias, int64_t columns, const T* residual) {
     return static_cast<uint64_t>(bias ? columns : 0) * 2 + (residual ? 1 : 0);
@@ -356,6 +413,38 @@ class HostGroup {
     return ranks_ <= kMostDirect && most >= std::min(rows, kRowsAtOnce) && has_slots();
   }
 
+  template <class T>
+  void sum_rows_locked(T* out, int64_t rows, int64_t columns, const T* bias, const T* residual,
+                       const MakeRows& make) {
+    if (!takes_rows<T>(rows, columns)) {
+      make(0, rows, out);
+      return all_reduce_locked(out, rows * columns, bias, columns, residual);
+    }
+    const Call call{6, sizeof(T), static_cast<uint64_t>(rows * columns),
+                    more_of(bias, columns, residual)};
+    by_blocks(call, rows, make, [&](int64_t first, int64_t last, uint32_t block) {
+      sum_block(out, first, last, columns, block, bias, residual);
+    });
+  }
+
+  // out's rows of a block that all ranks have made.
+  template <class T>
+  void sum_block(T* out, int64_t first, int64_t last, int64_t columns, uint32_t block,
+                 const T* bias, const T* residual) {
+    const T* from[kMostRanks];
+    for (int64_t r = 0; r < ranks_; ++r) from[r] = reinterpret_cast<const T*>(slot(r, block));
+    const int64_t begin = first * columns;
+    sum_of(Sum<T>{out + begin, from, ranks_, (last - first) * columns, bias, columns, 0,
+                  residual ? residual + begin : nullptr});
+  }
+
+  void make_block(const Call& call, int64_t first, int64_t last, const MakeRows& make) {
+    make(first, last, slot(rank_, block_ + 1));
+    begin_step(call);
+    ++block_;
+    publish();
+  }
+
   // make(first, last, slot) of each block of rows; take(first, last, block) once all ranks have
   // made it. A block is taken after the next one is made: a rank that is a block ahead does not
   // wait.
@@ -364,10 +453,7 @@ class HostGroup {
     const int64_t blocks = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
     const auto start = [&](int64_t b) { return rows * b / blocks; };
     for (int64_t b = 0; b < blocks; ++b) {
-      make(start(b), start(b + 1), slot(rank_, block_ + 1));
-      begin_step(call);
-      ++block_;
-      publish();
+      make_block(call, start(b), start(b + 1), make);
       if (b == 0) continue;
       wait_for_all(step_ - 1, call);
       take(start(b - 1), start(b), block_ - 1);
@@ -446,7 +532,7 @@ class HostGroup {
 
   // The buffer of the next step, which nobody reads any more.
   int begin_step(const Call& call) {
-    if (header().failed != 0) fail(broken_.empty() ? "another rank of the group failed" : broken_);
+    if (header().failed != 0) fail_for_others();
     const int turn = static_cast<int>((step_ + 1) & 1);
     state(rank_).calls[(step_ + 1) & 3] = call;
     return turn;
@@ -554,6 +640,9 @@ class HostGroup {
     if (!reason.empty()) stop(reason);
   }
 
+  [[noreturn]] void fail_for_others() const {
+    fail(broken_.empty() ? "another rank of the group failed" : broken_);
+  }
   void break_for(const std::string& reason) {
     broken_ = reason;
     header().failed = kFailed;
@@ -573,8 +662,9 @@ class HostGroup {
                                              "broadcast",
                                              "a product's all_reduce",
                                              "memory for rows",
-                                             "a product's all_gather"};
-    return std::string(kNames[std::min<uint64_t>(call.kind, 8)]) + " of " +
+                                             "a product's all_gather",
+                                             "a product's all_reduce that ends later"};
+    return std::string(kNames[std::min<uint64_t>(call.kind, 9)]) + " of " +
            std::to_string(call.count) + (call.type == 4 ? " f32" : " bf16") + " (" +
            std::to_string(call.outer) + ")";
   }
@@ -600,6 +690,7 @@ class HostGroup {
   bool asked_for_slots_ = false;
   char* slots_ = nullptr;  // kSlots of each rank, for blocks of rows
   uint32_t block_ = 0;     // the last that this rank made
+  Later later_;
   std::string broken_;
   std::mutex mutex_;  // of a call
 };
@@ -791,6 +882,33 @@ void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
   });
 }
 
+void sum_rows_later(const Torch& out, int64_t group, const std::optional<Torch>& bias,
+                    const MakeRows& make) {
+  const int64_t columns = require_more(out, bias, std::nullopt);
+  const int64_t rows = out.numel() / columns;
+  by_type(out, [&](auto type) {
+    using T = decltype(type);
+    auto keep = std::make_shared<std::pair<Torch, std::optional<Torch>>>(out, bias);
+    group_of(group)->sum_rows_later(static_cast<T*>(out.mutable_data_ptr()), rows, columns,
+                                    data_of<T>(bias), std::move(keep), make);
+  });
+}
+
+std::optional<Torch> take(Torch out, int64_t group, Torch residual) {
+  require_more(out, std::nullopt, residual);
+  epilogue::Dims sizes;
+  for (int64_t d = 0; d < out.dim(); ++d) sizes.push_back(out.size(d));
+  Torch made = empty_like_rows(out, sizes);
+  if (!group_of(group)->take(out.const_data_ptr(), made.mutable_data_ptr(),
+                             residual.const_data_ptr()))
+    return std::nullopt;
+  return made;
+}
+
+void finish(Torch out, int64_t group, bool is_wanted) {
+  group_of(group)->finish(out.const_data_ptr(), is_wanted);
+}
+
 void gather_rows(const Torch& out, int64_t group, int64_t columns, const MakeRows& make) {
   require(out, out, "out");
   const auto found = group_of(group);
@@ -813,6 +931,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("host_group_fail(int group, str reason) -> ()");
   m.def("host_group_close(int group) -> ()");
   m.def("host_all_reduce(Tensor(a!) x, int group, Tensor? bias, Tensor? residual) -> ()");
+  m.def("host_take(Tensor out, int group, Tensor residual) -> Tensor?");
+  m.def("host_finish(Tensor(a!) out, int group, bool is_wanted) -> ()");
   m.def("host_add(Tensor[] parts, Tensor(a!) x, Tensor? bias, Tensor? residual) -> ()");
   m.def("host_reduce(Tensor x, int group, Tensor(a!)? sums) -> ()");
   m.def(
@@ -824,6 +944,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("host_all_reduce", TORCH_BOX(&all_reduce));
+  m.impl("host_take", TORCH_BOX(&take));
+  m.impl("host_finish", TORCH_BOX(&finish));
   m.impl("host_add", TORCH_BOX(&add));
   m.impl("host_reduce", TORCH_BOX(&reduce));
   m.impl("host_broadcast", TORCH_BOX(&broadcast));

@@ -19,6 +19,11 @@ using MakeRows = std::function<void(int64_t first, int64_t last, void* to)>;
 void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
               const std::optional<Torch>& residual, const MakeRows& make);
 
+// The same without a residual. out may get its numbers as late as by the op host_finish, or by the
+// group's next call; until then host_take gives a tensor of them plus a residual.
+void sum_rows_later(const Torch& out, int64_t group, const std::optional<Torch>& bias,
+                    const MakeRows& make);
+
 // out [..., ranks * columns]: what `make` gives on each rank, side by side, in the same way.
 void gather_rows(const Torch& out, int64_t group, int64_t columns, const MakeRows& make);
 int64_t ranks_of(int64_t group);

@@ -111,6 +111,11 @@ std::optional<Torch> run_summed(Torch x, int64_t handle, std::vector<Torch> para
   return find(handle)->run_summed(x, parameters, group, bias, residual);
 }
 
+std::optional<Torch> run_summed_later(Torch x, int64_t handle, std::vector<Torch> parameters,
+                                      int64_t group, std::optional<Torch> bias) {
+  return find(handle)->run_summed_later(x, parameters, group, bias);
+}
+
 std::optional<Torch> run_gathered(Torch x, int64_t handle, std::vector<Torch> parameters,
                                   int64_t group) {
   return find(handle)->run_gathered(x, parameters, group);
@@ -158,6 +163,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "summed(Tensor x, int handle, Tensor[] parameters, int group, Tensor? bias, Tensor? "
       "residual) "
       "-> Tensor?");
+  m.def(
+      "summed_later(Tensor x, int handle, Tensor[] parameters, int group, Tensor? bias) -> "
+      "Tensor?");
   m.def("gathered(Tensor x, int handle, Tensor[] parameters, int group) -> Tensor?");
   m.def("linear(Tensor x, int handle, Tensor[] parameters, Tensor? residual) -> Tensor[]");
   m.def(
@@ -180,6 +188,7 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("fused_mlp", TORCH_BOX(&run));
   m.impl("linear", TORCH_BOX(&run_linear));
   m.impl("summed", TORCH_BOX(&run_summed));
+  m.impl("summed_later", TORCH_BOX(&run_summed_later));
   m.impl("gathered", TORCH_BOX(&run_gathered));
   m.impl("kept_mlp", TORCH_BOX(&run_kept_mlp));
   m.impl("linears", TORCH_BOX(&run_linears));

@@ -12,7 +12,8 @@
 namespace epilogue_torch {
 namespace {
 
-constexpr size_t kLine = 64;  // bytes that memory moves at once
+constexpr int64_t kLine = 64;     // bytes that memory moves at once
+constexpr int64_t kAhead = 4096;  // bytes, after which what was asked for is there
 
 template <class T, class Out>
 [[gnu::always_inline]] inline void sum_block(const Sum<T, Out>& s, int64_t begin, int64_t n,
@@ -35,27 +36,41 @@ template <class T, class Out>
   for (int64_t i = 0; i < n; ++i) narrow(sums[i], out[i]);
 }
 
-// The sum of a few ranks without a bias, in one pass. While a part is added up the next one comes
-// from where the other ranks' processors have it.
 template <int ranks, bool has_residual, class T, class Out>
-[[gnu::always_inline]] inline void sum_few(const Sum<T, Out>& s) {
-  constexpr int64_t kPart = 1024;
+[[gnu::always_inline]] inline void sum_range(const Sum<T, Out>& s, const T* const* from,
+                                             int64_t begin, int64_t end) {
+#pragma GCC ivdep  // `out` may be one of the summands
+  for (int64_t i = begin; i < end; ++i) {
+    float sum = widen(from[0][i]);
+    for (int r = 1; r < ranks; ++r) sum += widen(from[r][i]);
+    if constexpr (has_residual) sum += widen(s.residual[i]);
+    narrow(sum, s.out[i]);
+  }
+}
+
+// The sum of a few ranks without a bias, in one pass. What comes kAhead bytes later is fetched
+// meanwhile: the other ranks' processors have their parts, and the result's memory is far, too.
+template <int ranks, bool has_residual, class T, class Out>
+[[gnu::always_inline]] inline void sum_few(const Sum<T, Out>& sum) {
+  constexpr int64_t kStep = 64;  // elements
+  constexpr int64_t kLines = kStep * static_cast<int64_t>(sizeof(T)) / kLine;
+  constexpr int64_t kOutLines = kStep * static_cast<int64_t>(sizeof(Out)) / kLine;
+  const Sum<T, Out> s = sum;
   const T* from[ranks];
   for (int r = 0; r < ranks; ++r) from[r] = s.from[r];
-  Out* const out = s.out;
-  const Out* const residual = s.residual;
-  for (int64_t begin = 0; begin < s.count; begin += kPart) {
-    const int64_t end = std::min(s.count, begin + kPart);
-    for (int64_t at = end; at < std::min(s.count, end + kPart); at += kLine / sizeof(T))
-      for (int r = 0; r < ranks; ++r) __builtin_prefetch(from[r] + at, 0, 2);
-#pragma GCC ivdep  // `out` may be one of the summands
-    for (int64_t i = begin; i < end; ++i) {
-      float sum = widen(from[0][i]);
-      for (int r = 1; r < ranks; ++r) sum += widen(from[r][i]);
-      if constexpr (has_residual) sum += widen(residual[i]);
-      narrow(sum, out[i]);
-    }
+  const auto fetch = [](const auto* at, int64_t lines) {
+    for (int64_t i = 0; i < lines; ++i)
+      __builtin_prefetch(reinterpret_cast<const char*>(at) + i * kLine, 0, 3);
+  };
+  int64_t begin = 0;
+  for (; begin + kStep <= s.count; begin += kStep) {
+    const int64_t ahead = std::min(begin + kAhead / static_cast<int64_t>(sizeof(T)), s.count - 1);
+    for (int r = 0; r < ranks; ++r) fetch(from[r] + ahead, kLines);
+    if constexpr (has_residual) fetch(s.residual + ahead, kOutLines);
+    fetch(s.out + ahead, kOutLines);
+    sum_range<ranks, has_residual>(s, from, begin, begin + kStep);
   }
+  sum_range<ranks, has_residual>(s, from, begin, s.count);
 }
 
 template <class T, class Out>
@@ -95,10 +110,15 @@ void copy_rows(char* to, int64_t to_stride, const char* from, int64_t rows, int6
       std::memcpy(to + row * to_stride, from + row * bytes, static_cast<size_t>(bytes));
     return;
   }
+  const char* const end = from + rows * bytes;
   for (int64_t row = 0; row < rows; ++row) {
-    auto* const out = reinterpret_cast<__m128i*>(to + row * to_stride);
-    const auto* const in = reinterpret_cast<const __m128i*>(from + row * bytes);
-    for (int64_t i = 0; i < bytes / kUnit; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+    char* const out = to + row * to_stride;
+    const char* const in = from + row * bytes;
+    for (int64_t i = 0; i < bytes; i += kUnit) {
+      if (i % kLine == 0) __builtin_prefetch(std::min(in + i + kAhead, end), 0, 3);
+      _mm_stream_si128(reinterpret_cast<__m128i*>(out + i),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i)));
+    }
   }
   _mm_sfence();
 }
