@@ -20,21 +20,15 @@
 #include "backend/cpu/chain/row_chain.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
-#include <optional>
 
 #include "backend/cpu/chain/chain_bits.h"
 #include "backend/cpu/chain/chain_plan.h"
 #include "backend/cpu/chain/row_norm.h"
-#include "backend/cpu/chain/stage_finish.h"
-#include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/panels/pack_tiles.h"
 #include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
-#include "backend/cpu/tile_io.h"
 #include "base/ceil_div.h"
 #include "base/thread_pool.h"
 #include "epilogue/base/error.h"
@@ -44,17 +38,8 @@ namespace {
 
 using simd::FloatType;
 using simd::PackedWeights;
-using simd::PanelArgs;
 using simd::PanelKernel;
 using simd::PanelLayout;
-
-// Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
-// while a block of rows passes.
-constexpr int64_t kChunkK = 1024;
-// Of every kernel's steps along k a multiple.
-constexpr int64_t kChunkUnit = 32;
-
-thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
 // One product: v = v0 (+ v1 (+ v2), the operands), f(v) or not; two: f(v0) v1. The result is
 // stored.
@@ -94,170 +79,6 @@ ChainStage::Finish finish_of(const RowChainSpec::Stage& spec, int products) {
   }
   return i == program.steps.size() ? finish : ChainStage::Finish{};
 }
-
-// The loops of one call of run_stage() with a kernel of panels.
-class StageRun {
- public:
-  StageRun(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row, int64_t m)
-      : call_(call),
-        weights_(*call.weights),
-        a_(a),
-        m_(m),
-        each_(weights_.columns_per_panel()),
-        two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 &&
-                  m <= rows_of_short_sums(call.kernel->lanes)),
-        overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
-        finish_(call, flow, row, each_) {}
-
-  void run(int64_t first, int64_t last) {
-    const int64_t size = sums_floats();
-    const int64_t chunk = chunk_of_k();
-    const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
-    const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
-    const int64_t buffers = finish_.buffer_floats();
-    const int64_t second = two_sums_ ? size : 0;
-    const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
-    const int64_t biases = finish_.widens_bias() ? (last - first) * each_ : 0;
-    float* const memory =
-        stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas + biases));
-    float* const bias = biases > 0 ? memory + kept * size + buffers + second + areas : nullptr;
-    if (bias != nullptr) finish_.widen_bias(first, last, bias);
-    float* const tiles = memory + kept * size;
-    std::optional<StageOverlap> overlap;
-    if (overlaps_)
-      overlap.emplace(tiles + buffers + second, each_, weights_.products(), finish_.most_rows(),
-                      [this, tiles](const ReadyRows& rows) { finish_.rows(rows, tiles); });
-    for (int64_t k = 0; k < call_.padded_k; k += chunk) {
-      const int64_t end = std::min(k + chunk, call_.padded_k);
-      const bool is_last = end == call_.padded_k;
-      const int64_t depth = depth_of_sums(end - k);
-      for (int64_t panel = first; panel < last; ++panel) {
-        float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
-        const std::optional<simd::PanelStore> store =
-            is_last && !two_sums_
-                ? finish_.in_registers(panel,
-                                       bias == nullptr ? nullptr : bias + (panel - first) * each_)
-                : std::nullopt;
-        if (overlap) overlap->begin_panel(panel);
-        multiply(panel, k, end, depth, after(panel, k, end, first, last),
-                 {sums, tiles + buffers, 0, store ? &*store : nullptr,
-                  is_last && overlap && !store ? &*overlap : nullptr});
-        if (is_last && !store && !overlap) finish(panel, sums, tiles);
-      }
-    }
-    if (overlap) overlap->end();
-  }
-
-  // Products over k in [begin, end) alone.
-  void run_slice(int64_t begin, int64_t end, float* sums, int64_t panel_stride) const {
-    float* const second = stage_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
-    const int64_t depth = depth_of_sums(end - begin);
-    for (int64_t panel = 0; panel < weights_.panels(); ++panel)
-      multiply(panel, begin, end, depth,
-               panel + 1 < weights_.panels() ? weights_.panel(panel + 1, begin) : nullptr,
-               {sums + panel * panel_stride, second, begin});
-  }
-
-  void finish_panel(int64_t panel, float* sums) const {
-    finish(panel, sums, stage_scratch.get(static_cast<size_t>(finish_.buffer_floats())));
-  }
-
- private:
-  // A panel's weights stay in L2 while a block of rows passes. Few rows read each panel once: as
-  // one run of memory, which is fetched ahead but for its begin.
-  int64_t chunk_of_k() const {
-    if (m_ <= kFewChainRows) return call_.padded_k;
-    const int64_t unit = std::lcm(std::max(kChunkUnit, weights_.k_unit()),
-                                  std::max<int64_t>(1, call_.kernel->layout.sum_unit));
-    return even_piece(call_.padded_k, kChunkK, unit);
-  }
-
-  struct Sums {
-    float* data;
-    float* second;    // as large, where two_sums_
-    int64_t first_k;  // where they begin
-    // Where the last ones go instead, if the kernel can do all that is left to do.
-    const simd::PanelStore* store = nullptr;
-    // Or what is done between the last ones.
-    simd::PanelWork* work = nullptr;
-  };
-
-  // What run(first, last) reads after a panel's weights of k in [begin, end); at its own end what
-  // the next call most likely begins with.
-  const void* after(int64_t panel, int64_t begin, int64_t end, int64_t first, int64_t last) const {
-    if (panel + 1 < last) return weights_.panel(panel + 1, begin);
-    if (end < call_.padded_k) return weights_.panel(first, end);
-    return last < weights_.panels() ? weights_.panel(last, 0) : nullptr;
-  }
-
-  int64_t sums_floats() const { return m_ * each_ * weights_.products(); }
-
-  // How deep one sum goes where k is `length` long.
-  int64_t depth_of_sums(int64_t length) const {
-    return std::max<int64_t>(1, sum_depth(weights_, *call_.kernel, m_, length));
-  }
-
-  // sums (+)= rows x panel over k in [begin, end), in sums of `sum`. `next`: weights to fetch
-  // meanwhile, as many; null: none.
-  void multiply(int64_t panel, int64_t begin, int64_t end, int64_t sum, const void* next,
-                Sums sums) const {
-    const int64_t bytes = call_.kernel->layout.row_bytes;
-    // Of one row of f32 the kernel ends its sums itself.
-    const bool is_row = m_ == 1 && bytes == 4;
-    const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
-    PanelArgs args;
-    args.m = m_;
-    args.depth = sum;
-    args.scales = weights_.scales(panel);
-    args.row_scales = a_.scales;
-    args.row_sums_stride = a_.sums_stride;
-    args.groups = &weights_.groups();
-    if (call_.kernel->tiles != nullptr) args.block_bytes = weights_.tiles(0).block_bytes;
-    args.a_stride = a_.stride;
-    const simd::PanelFunction function =
-        weights_.products() == 2 ? call_.kernel->two : call_.kernel->one;
-    bool is_second = false;
-    for (int64_t k = begin; k < end; k += depth) {
-      args.k = std::min(k + depth, end) - k;
-      args.a = static_cast<const char*>(a_.data) + k * bytes;
-      args.row_sums = a_.sums == nullptr ? nullptr : a_.sums + k / a_.sum_unit;
-      args.panel = weights_.panel(panel, k);
-      args.next = next != nullptr && call_.prefetches
-                      ? static_cast<const char*>(next) + weights_.panel_bytes(k - begin)
-                      : nullptr;
-      args.sums[0] = is_second ? sums.second : sums.data;
-      args.sums[1] = weights_.products() == 2 ? args.sums[0] + m_ * each_ : nullptr;
-      args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
-      if (k + depth >= end) {
-        args.store = sums.store;
-        args.work = sums.work;
-      }
-      function(args);
-      is_second = two_sums_ && !is_second;
-    }
-    if (two_sums_ && end - begin > depth)
-      simd::row_kernels().accumulate(sums.second, sums.data, static_cast<size_t>(sums_floats()));
-  }
-
-  // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
-  void finish(int64_t panel, float* sums, float* memory) const {
-    const int64_t rows = finish_.most_rows();
-    for (int64_t i = 0; i < m_; i += rows)
-      finish_.rows({panel, i, std::min(rows, m_ - i), {sums + i * each_, sums + (m_ + i) * each_}},
-                   memory);
-  }
-
-  const StageCall& call_;
-  const PackedWeights& weights_;
-  const StageRows a_;
-  const int64_t m_;
-  const int64_t each_;  // columns of a panel, of each product
-  // Chunks of k are added to two arrays in turn: half as many additions one by one.
-  const bool two_sums_;
-  // Programs run between the products of the block after theirs.
-  const bool overlaps_;
-  const StageFinish finish_;
-};
 
 }  // namespace
 
@@ -302,22 +123,6 @@ const PackedWeights& ChainStage::packed(const PanelLayout& layout,
   if (known != nullptr) return (*known)->current();
   const auto join = spec_.stacked ? simd::Join::depth : simd::Join::columns;
   return packed_.push(share_panels(spec_.weights, layout, join, rounding, int4_))->current();
-}
-
-void run_stage(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row,
-               int64_t m, int64_t first, int64_t last) {
-  if (a.tiles.data != nullptr)
-    return run_tile_stage(call, flow, a.tiles, a.scales, row, first, last);
-  StageRun(call, flow, a, row, m).run(first, last);
-}
-
-void multiply_slice(const StageCall& call, const StageRows& a, int64_t m, int64_t begin,
-                    int64_t end, float* sums, int64_t panel_stride) {
-  StageRun(call, {}, a, 0, m).run_slice(begin, end, sums, panel_stride);
-}
-
-void finish_panel(const StageCall& call, int64_t row, int64_t m, int64_t panel, float* sums) {
-  StageRun(call, {}, {}, row, m).finish_panel(panel, sums);
 }
 
 namespace {
