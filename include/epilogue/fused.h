@@ -98,15 +98,14 @@ class FusedLinear {
   // The same of weights that are rounded already, as FusedMlp takes them.
   FusedLinear(std::span<const RoundedWeight> weights, std::span<const Tensor> biases, DType dtype,
               const FusedOptions& options = {});
-  // x [..., k] -> outs[i] [..., n_i], contiguous, of x's dtype, apart from x and the residual.
-  // Throws Error as FusedMlp's calls do.
+  // x [..., k] -> outs[i] [..., n_i], contiguous, of x's dtype, apart from x, the residual and each
+  // other. Throws Error as FusedMlp's calls do.
   void run_into(const Tensor& x, std::span<const Tensor> outs, const Tensor& residual = {}) const;
 
  private:
   void add_parts(std::span<const Tensor> weights, std::span<const RoundedWeight> rounded,
                  std::span<const Tensor> biases, const FusedOptions& options);
-  size_t count_ = 0;                                          // of weights
-  std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;  // each of as many of them
+  std::vector<std::shared_ptr<const FusedMlp::Impl>> parts_;  // each of one weight, or one of all
 };
 
 // x [..., k]; gate and up [h, k], down [n, h], as nn.Linear holds them:

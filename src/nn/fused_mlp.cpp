@@ -65,7 +65,9 @@ class FusedMlp::Impl {
     return options_.post_norm == PostNorm::of_result && options_.residual ? x + y : y;
   }
 
-  // One out, or one for each weight of those side by side.
+  size_t results() const { return side_by_side_ ? weights_.size() : 1; }
+
+  // results() outs.
   void run_into(const Tensor& x, std::span<const Tensor> outs, const Tensor& residual = {}) const {
     require_call(x);
     const Dims sizes = result_sizes(x);
@@ -339,10 +341,9 @@ void FusedLinear::add_parts(std::span<const Tensor> weights, std::span<const Rou
         weights[0].size(1) != weights[i].size(1))
       fail("weights [n, " + std::to_string(weights[0].size(1)) + "]", to_string(weights[i]));
   }
-  count_ = weights.size();
   const bool is_one = may_be_one_kernel(weights, rounded);
-  const size_t each = is_one ? count_ : 1;
-  for (size_t i = 0; i < count_; i += each)
+  const size_t each = is_one ? weights.size() : 1;
+  for (size_t i = 0; i < weights.size(); i += each)
     parts_.push_back(std::make_shared<const FusedMlp::Impl>(nn::FusedSpec{
         "FusedLinear", weights.subspan(i, each), biases.empty() ? biases : biases.subspan(i, each),
         nn::Activation::relu, options, false, false,
@@ -351,10 +352,10 @@ void FusedLinear::add_parts(std::span<const Tensor> weights, std::span<const Rou
 
 void FusedLinear::run_into(const Tensor& x, std::span<const Tensor> outs,
                            const Tensor& residual) const {
-  if (outs.size() != count_)
-    throw Error("[FusedLinear] expected " + std::to_string(count_) + " outs, got " +
+  const size_t each = parts_[0]->results();
+  if (outs.size() != each * parts_.size())
+    throw Error("[FusedLinear] expected " + std::to_string(each * parts_.size()) + " outs, got " +
                 std::to_string(outs.size()));
-  const size_t each = count_ / parts_.size();
   for (size_t i = 0; i < parts_.size(); ++i)
     parts_[i]->run_into(x, outs.subspan(i * each, each), residual);
 }
