@@ -175,6 +175,7 @@ class CpuRowChain final : public RowChain {
       stages_.push_back(std::move(next));
     }
     if (side_by_side_) outputs_ = stages_.size();
+    remember_plans();
     find_column_sums();
   }
 
@@ -185,33 +186,23 @@ class CpuRowChain final : public RowChain {
                   std::to_string(outputs.size()));
     const std::span<const ColumnSums> sums = clear_sums(rows);
     if (rows > 0) {
-      const RowChainPlan& p = recall_plan(plan_key_, rows, [this](int64_t m) { return plan(m); });
       const Call call = {x, prepare(rows, operands, outputs, sums)};
-      if (p.splits_rows) {
-        for_blocks(p, [&](int64_t b) {
-          const RowRange block = rows_of_block(rows, p.row_unit, p.blocks, b);
-          run_stages(call, block.first, block.last - block.first, 1);
-        });
-      } else if (p.hidden_slices > 1) {
-        run_slices(call, rows, p);
+      if (side_by_side_) {
+        run_side_by_side(call, rows);
       } else {
-        for (int64_t b = 0; b < p.blocks; ++b) {
-          const RowRange block = rows_of_block(rows, p.row_unit, p.blocks, b);
-          run_stages(call, block.first, block.last - block.first, p.threads);
-        }
+        run_as(recalled_plan(0, rows), call, rows);
       }
     }
     for (size_t o = 0; o < sums.size(); ++o)
       if (sum_columns_[o] > 0) sums[o].finish(outputs[o]);
   }
 
-  RowChainPlan plan(int64_t rows) const override {
-    return plan_chain(rows, shape(rows), tuning_, num_threads(), machine_rates());
-  }
+  // Of stages side by side, the first one's.
+  RowChainPlan plan(int64_t rows) const override { return plan_of(0, rows); }
 
   bool tune(const KernelTuning& tuning) override {
     tuning_ = tuning;
-    plan_key_ = next_plan_key();
+    remember_plans();
     return true;
   }
 
@@ -232,6 +223,51 @@ class CpuRowChain final : public RowChain {
     const MatrixView& x;
     std::span<const StageCall> stages;
   };
+
+  // The stages that one plan is of: all, or the one of those side by side.
+  std::span<const ChainStage> planned_stages(size_t i) const {
+    return side_by_side_ ? std::span(stages_).subspan(i, 1) : std::span(stages_);
+  }
+  RowChainPlan plan_of(size_t i, int64_t rows) const {
+    return plan_chain(rows, shape(planned_stages(i), rows), tuning_, num_threads(),
+                      machine_rates());
+  }
+  const RowChainPlan& recalled_plan(size_t i, int64_t rows) const {
+    return recall_plan(plan_keys_[i], rows, [this, i](int64_t m) { return plan_of(i, m); });
+  }
+  void remember_plans() {
+    plan_keys_.clear();
+    for (size_t i = 0; i < (side_by_side_ ? stages_.size() : 1); ++i)
+      plan_keys_.push_back(next_plan_key());
+  }
+
+  void run_as(const RowChainPlan& p, const Call& call, int64_t rows) const {
+    if (p.hidden_slices > 1) return run_slices(call, rows, p);
+    const auto run_block = [&](int64_t b, int threads) {
+      const RowRange block = rows_of_block(rows, p.row_unit, p.blocks, b);
+      run_stages(call, block.first, block.last - block.first, threads);
+    };
+    if (p.splits_rows) return for_blocks(p, [&](int64_t b) { run_block(b, 1); });
+    for (int64_t b = 0; b < p.blocks; ++b) run_block(b, p.threads);
+  }
+
+  // Stages run together where each is cut as it would be alone: no bit depends on the others.
+  void run_side_by_side(const Call& call, int64_t rows) const {
+    for (size_t first = 0; first < stages_.size();) {
+      RowChainPlan p = recalled_plan(first, rows);
+      size_t last = first + 1;
+      for (; last < stages_.size(); ++last) {
+        const RowChainPlan& next = recalled_plan(last, rows);
+        if (call.stages[last].tiles != call.stages[first].tiles ||
+            next.splits_rows != p.splits_rows || next.blocks != p.blocks ||
+            next.row_unit != p.row_unit)
+          break;
+        p.threads = std::max(p.threads, next.threads);
+      }
+      run_as(p, {call.x, call.stages.subspan(first, last - first)}, rows);
+      first = last;
+    }
+  }
 
   void find_column_sums() {
     sum_columns_.assign(outputs_, 0);
@@ -259,35 +295,29 @@ class CpuRowChain final : public RowChain {
     return call_sums;
   }
 
-  ChainShape shape(int64_t rows) const {
+  ChainShape shape(std::span<const ChainStage> stages, int64_t rows) const {
     const PanelKernel& many = kernels().of_many_rows();
     const int64_t width = many.layout.width;
     const auto bytes = static_cast<int64_t>(dtype_bytes(dtype_));
     ChainShape shape;
     int64_t weights = 0;
     const PanelKernel& kernel = kernels().of(rows);
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      const ChainStage& s = stages_[i];
+    for (const ChainStage& s : stages) {
       weights += s.k() * s.n() * s.products();
-      const int64_t panels = ceil_div(s.n(), width / s.products());
-      if (side_by_side_ && i > 0) {
-        shape.stages[0].panels += panels;
-      } else {
-        shape.stages.push_back(
-            {panels, width, s.k(), bytes, dtype_ == DType::bf16, tiles_pay(kernel)});
-      }
+      shape.stages.push_back({ceil_div(s.n(), width / s.products()), width, s.k(), bytes,
+                              dtype_ == DType::bf16, tiles_pay(s, kernel)});
       // What flows on is of the type that the next kernel reads; the last result is computed in
       // f32.
-      const FloatType flows = i + 1 < stages_.size() ? kernel.layout.rows : FloatType::f32;
+      const FloatType flows = &s == &stages.back() ? FloatType::f32 : kernel.layout.rows;
       shape.widest_row_bytes = std::max(shape.widest_row_bytes,
                                         s.flowing_columns() * static_cast<int64_t>(size_of(flows)));
     }
     // Integer rows have one scale for all of a row.
-    shape.may_slice = shape.stages.size() == 2 && stages_[0].spec().flows == 1 &&
-                      stages_[1].products() == 1 && rounding_.to == simd::Precision::same;
+    shape.may_slice = stages.size() == 2 && stages[0].spec().flows == 1 &&
+                      stages[1].products() == 1 && rounding_.to == simd::Precision::same;
     shape.may_group = !has_sums_;
     // Two bytes each, as tiles count k.
-    const int64_t tile_words = stages_[0].k() * many.layout.row_bytes / 2;
+    const int64_t tile_words = stages[0].k() * many.layout.row_bytes / 2;
     const bool has_groups = many.layout.has_groups;
     const int64_t weight_bytes = has_groups ? weights / 2 : weights * many.layout.weight_bytes;
     shape.block_rows = many.tiles != nullptr
@@ -298,7 +328,7 @@ class CpuRowChain final : public RowChain {
     shape.tile_rows = has_sums_ ? kColumnSumRows : many.mr;
     if (many.tiles != nullptr)
       shape.shared_rows = simd::shared_tile_rows(tile_words, weight_bytes, has_groups);
-    shape.result_columns = stages_.back().n();
+    shape.result_columns = stages.back().n();
     return shape;
   }
 
@@ -313,14 +343,11 @@ class CpuRowChain final : public RowChain {
   }
 
   // A product by itself that is this small takes less time than it takes to tile its rows.
-  bool tiles_pay(const PanelKernel& kernel) const {
+  bool tiles_pay(const ChainStage& stage, const PanelKernel& kernel) const {
     constexpr int64_t kLeastWeights = 128 << 10;
-    if (kernel.tiles == nullptr) return false;
-    if (integer_rows_ || stages_[0].products() > 1 || (stages_.size() > 1 && !side_by_side_))
-      return true;
-    int64_t weights = 0;
-    for (const ChainStage& stage : stages_) weights += stage.k() * stage.n();
-    return weights >= kLeastWeights;
+    const bool is_alone = stages_.size() == 1 || side_by_side_;
+    return kernel.tiles != nullptr && (integer_rows_ || !is_alone || stage.products() > 1 ||
+                                       stage.k() * stage.n() >= kLeastWeights);
   }
 
   // What the stages of one call have in common for all threads. In memory of this thread.
@@ -334,7 +361,7 @@ class CpuRowChain final : public RowChain {
       const auto mine = side_by_side_ ? outputs.subspan(call_stages.size(), 1) : outputs;
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
-                             tiles_pay(kernel), false, nullptr, operands, mine, sums});
+                             tiles_pay(stage, kernel), false, nullptr, operands, mine, sums});
     }
     if (rows < simd::kLeastTileRows) return call_stages;  // what follows is for tiles
     for (StageCall& call : call_stages)
@@ -598,8 +625,8 @@ class CpuRowChain final : public RowChain {
   bool overlaps_;
   bool side_by_side_;
   KernelTuning tuning_;
-  uint64_t plan_key_ = next_plan_key();
   std::vector<ChainStage> stages_;
+  std::vector<uint64_t> plan_keys_;  // one, or one for each stage of those side by side
   size_t outputs_ = 1;
   std::vector<int64_t> sum_columns_;  // by output; 0: no column sum
   bool has_sums_ = false;
