@@ -349,24 +349,25 @@ def _ends_before_the_sum(rank):
     return errors
 
 
-def test_a_rank_that_ends_before_a_sum_that_waits():
+def _first_of_two(job):
+    """What rank 0 reports of a job that rank 1 does not survive."""
     group = ranks.group(2)
     for pipe in group.pipes:
-        pipe.send((_ends_before_the_sum, ()))
+        pipe.send((job, ()))
     assert group.pipes[0].poll(60)
-    done, errors = group.pipes[0].recv()
+    report = group.pipes[0].recv()
     ranks.stop(2)
+    return report
+
+
+def test_a_rank_that_ends_before_a_sum_that_waits():
+    done, errors = _first_of_two(_ends_before_the_sum)
     assert done and len(errors) == 4 and all("rank 1" in e and "ended" in e for e in errors), errors
     assert _left() == []
 
 
 def test_a_rank_that_ends_is_an_error_on_the_others():
-    group = ranks.group(2)
-    for pipe in group.pipes:
-        pipe.send((_ends, ()))
-    assert group.pipes[0].poll(60)
-    done, result = group.pipes[0].recv()
-    ranks.stop(2)
+    done, result = _first_of_two(_ends)
     assert done, result
     first, second, seconds = result
     assert "rank 1" in first and "ended" in first and second == first and seconds < 10, result
