@@ -216,14 +216,13 @@ class AttentionLoops {
       slot.state->max[row] = -std::numeric_limits<float>::infinity();
       const bool is_there = row < slot.block.rows;
       const uint16_t* const from = slot.block.queries + (is_there ? row * args_.query_stride : 0);
-      // The next block's most likely lie so far on. Another core may have written them.
-      for (int64_t step = 0; step < depth_steps_; ++step)
-        fetch_line<kIntoL2>(reinterpret_cast<const char*>(from + (kQueryRows * args_.query_stride) +
-                                                          step * kTileK));
-      for (int64_t step = 0; step < depth_steps_; ++step)
-        set_query(from + step * kTileK * args_.query_column,
-                  is_there ? args_.depth - step * kTileK : 0,
+      for (int64_t step = 0; step < depth_steps_; ++step) {
+        const uint16_t* const part = from + step * kTileK * args_.query_column;
+        // The next block's most likely lie so far on. Another core may have written them.
+        fetch_line<kIntoL2>(part + kQueryRows * args_.query_stride);
+        set_query(part, is_there ? args_.depth - step * kTileK : 0,
                   slot.queries + step * kTilePair + row * kTileK);
+      }
     }
   }
 
@@ -244,11 +243,16 @@ class AttentionLoops {
     for (int64_t row = 0; row < slot.block.rows; ++row) lines_.result(result, row);
   }
 
+  // Behind the last key that one of the queries may see.
+  int64_t keys_end(const QueryBlock& queries) const {
+    return queries.first_limit < 0
+               ? args_.key_count
+               : std::min(args_.key_count, queries.first_limit + queries.rows - 1);
+  }
+
   // The first block from `block` on of which a key is seen; -1: none.
   int64_t next_seen(const QueryBlock& queries, int64_t block) const {
-    const int64_t limit = queries.first_limit < 0
-                              ? args_.key_count
-                              : std::min(args_.key_count, queries.first_limit + queries.rows - 1);
+    const int64_t limit = keys_end(queries);
     for (; block * kScoreKeys < limit; ++block)
       if (queries.seen_blocks == nullptr || queries.seen_blocks[block] != KeysSeen::none)
         return block;
@@ -257,11 +261,7 @@ class AttentionLoops {
 
   // Keys of a block, up to the last that one of its queries sees.
   int64_t keys_of(const Turn& turn) const {
-    const QueryBlock& block = turn.slot->block;
-    const int64_t all = block.first_limit < 0
-                            ? args_.key_count
-                            : std::min(args_.key_count, block.first_limit + block.rows - 1);
-    return std::min(kScoreKeys, all - turn.key_block * kScoreKeys);
+    return std::min(kScoreKeys, keys_end(turn.slot->block) - turn.key_block * kScoreKeys);
   }
 
   void ask_scores(const Turn& turn) {
