@@ -65,7 +65,7 @@ KernelInfo describe_row_chain(const RowChain& chain, int64_t rows, std::string_v
   return info;
 }
 
-void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()> body) {
+void run_fused(const FusedCall& call, std::span<const Tensor> out, FunctionRef<void()> body) {
   RunObserver* const listener = run_observer();
   if (listener == nullptr) [[likely]]
     return body();
@@ -74,6 +74,7 @@ void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()>
     ~Op() { observer->op_end(); }
   };
   const std::vector<Tensor> in = call.inputs();
+  std::vector<Tensor> results(out.begin(), out.end());
   const FusedKernelNotes notes = call.notes();
   listener->op_begin(call.op, in, {}, -1);
   const Op op{listener};
@@ -85,7 +86,7 @@ void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()>
   body();
   const int64_t end_mark = timer != nullptr ? timer->mark() : -1;
   listener->kernel_ran(
-      {Call{call.op, in, {}, out}, nullptr, begin, ticks(), &notes, begin_mark, end_mark});
+      {Call{call.op, in, {}, results}, nullptr, begin, ticks(), &notes, begin_mark, end_mark});
 }
 
 }  // namespace epilogue

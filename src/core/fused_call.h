@@ -37,6 +37,6 @@ struct FusedCall {
 };
 
 // Runs `body` and tells the run observer, if there is one.
-void run_fused(const FusedCall& call, std::span<Tensor> out, FunctionRef<void()> body);
+void run_fused(const FusedCall& call, std::span<const Tensor> out, FunctionRef<void()> body);
 
 }  // namespace epilogue

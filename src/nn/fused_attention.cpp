@@ -148,11 +148,10 @@ void attention_into(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
     return notes_of(spec, *kernel,
                     static_cast<double>(q.bytes() + k.bytes() + v.bytes() + out.bytes()));
   };
-  Tensor to = out;
-  run_fused({kAttention, inputs, notes}, {&to, 1}, [&] {
+  run_fused({kAttention, inputs, notes}, {&out, 1}, [&] {
     kernel->run(spec.batch * spec.queries, operands, {&result, 1});
   });
-  to.increment_version();
+  out.increment_version();
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

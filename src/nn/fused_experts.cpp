@@ -281,8 +281,7 @@ class FusedExperts::Impl {
     const MatrixView result{out.data(), out.dtype(), columns(), 1};
     const auto inputs = [&] { return std::vector<Tensor>{x, index, weights}; };
     const auto notes = [&] { return notes_of(x, index, out); };
-    Tensor to = out;
-    run_fused({kExperts, inputs, notes}, {&to, 1}, [&] {
+    run_fused({kExperts, inputs, notes}, {&out, 1}, [&] {
       kernel_->run(x.size(0), operands, {&result, 1});
     });
   }

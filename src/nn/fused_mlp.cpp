@@ -175,13 +175,9 @@ class FusedMlp::Impl {
     };
     const auto notes = [&] { return notes_of(x, outs, m); };
     const OpDef& op = !residual_is_x_ ? kFusedLinear : gated_ ? kFusedGatedMlp : kFusedMlp;
-    const auto body = [&] { chain_->run(m, rows, {operands, count}, {results, outs.size()}); };
-    if (outs.size() == 1) {
-      Tensor first = outs[0];
-      return run_fused({op, inputs, notes}, {&first, 1}, body);
-    }
-    std::vector<Tensor> all(outs.begin(), outs.end());
-    run_fused({op, inputs, notes}, all, body);
+    run_fused({op, inputs, notes}, outs, [&] {
+      chain_->run(m, rows, {operands, count}, {results, outs.size()});
+    });
   }
 
   static int64_t row_count(const Tensor& x) {
