@@ -317,10 +317,7 @@ TEST_P(OpTable, EmptyInputsWorkOrFailClearly) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<const OpDef*>& info) {
-  return std::string(info.param->name.substr(std::string_view("aten::").size()));
-}
-INSTANTIATE_TEST_SUITE_P(Ops, OpTable, ::testing::ValuesIn(kOps), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, OpTable, ::testing::ValuesIn(kOps), op_test_name);
 
 TEST(OpFlops, MatrixProductsCount2MNK) {
   const Attr one = 1.0;

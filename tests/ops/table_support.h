@@ -2,6 +2,8 @@
 // Shared by the op-table tests: inputs from samples, reference results, comparison.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -9,6 +11,11 @@
 #include "core/op.h"
 
 namespace epilogue::test {
+
+// The name of an op's test: "add_" of aten::add_.
+inline std::string op_test_name(const ::testing::TestParamInfo<const OpDef*>& info) {
+  return std::string(info.param->name.substr(std::string_view("aten::").size()));
+}
 
 // How the elements of an input lie in memory.
 enum class Layout { contiguous, transposed, spread };
