@@ -5,10 +5,11 @@
 //   2 consumer        64 rows each: sums of gate and of up in the same thread's registers (wgmma),
 //   warpgroups        then act(gate) * up, from registers to memory
 //
-// Gate and up are two products over one tile of x. Neither of them is ever written: of the hidden
-// activations only the result reaches memory. While the consumers finish a tile the producer fills
-// the ring for the next one. In a cluster of two each block fetches half of the weights' tiles and
-// sends it to both.
+// Gate and up lie one behind the other in a stage: one product of 64 x 256 sums reads both, so that
+// a thread has the sums of gate and of up for the same column. Neither of them is ever written: the
+// result alone reaches memory. While the consumers finish a tile the producer fills the ring for
+// the next one. In a cluster of two each block fetches half of the weights' tiles and sends it to
+// both.
 #include "backend/cuda/kernels/gated_sm90.h"
 
 #include <algorithm>
@@ -41,8 +42,7 @@ constexpr uint32_t kStageBytes = 3 * kTileElements * 2;
 // Tiles begin at multiples of 1024 bytes: the swizzle counts rows from there.
 struct Shared {
   unsigned short x[kStages][kTileElements];
-  unsigned short gate[kStages][kTileElements];
-  unsigned short up[kStages][kTileElements];
+  unsigned short weights[kStages][2 * kTileElements];  // gate, then up
   uint64_t full[kStages];
   uint64_t empty[kStages];
 };
@@ -86,8 +86,8 @@ __device__ void produce(Shared& shared, const CUtensorMap& x_map, const CUtensor
       uint64_t* const full = &shared.full[at.stage];
       sm90::arrive_expecting(full, kStageBytes);
       sm90::copy_box(&x_map, shared.x[at.stage], k, row, full);
-      unsigned short* const gate = shared.gate[at.stage] + block * kPart * kTileK;
-      unsigned short* const up = shared.up[at.stage] + block * kPart * kTileK;
+      unsigned short* const gate = shared.weights[at.stage] + block * kPart * kTileK;
+      unsigned short* const up = gate + kTileElements;
       if constexpr (kCluster == 1) {
         sm90::copy_box(&gate_map, gate, k, column, full);
         sm90::copy_box(&up_map, up, k, column, full);
@@ -106,23 +106,21 @@ __device__ void release(Shared& shared, int stage) {
   if (lane < kCluster) sm90::arrive_at(&shared.empty[stage], lane);
 }
 
-// The sums of gate and up over k for 64 rows.
+// The sums over k for 64 rows: of gate in the first half, of up in the second.
 template <class T, int kCluster>
 __device__ void multiply(Shared& shared, int consumer, int k_tiles, RingPosition& at,
-                         float (&gate)[sm90::kSums], float (&up)[sm90::kSums]) {
+                         float (&sums)[sm90::kSums]) {
   int before = 0;
   for (int k = 0; k < k_tiles; ++k) {
     sm90::wait(&shared.full[at.stage], at.parity);
     const uint64_t x = sm90::descriptor(shared.x[at.stage] + consumer * 64 * kTileK);
-    const uint64_t g = sm90::descriptor(shared.gate[at.stage]);
-    const uint64_t u = sm90::descriptor(shared.up[at.stage]);
+    const uint64_t w = sm90::descriptor(shared.weights[at.stage]);
     sm90::products_begin();
 #pragma unroll
     for (int step = 0; step < kTileK / kStepK; ++step) {
       constexpr int kStepUnits = kStepK * 2 / 16;  // descriptors count 16 bytes
       const int adds = k > 0 || step > 0;
-      sm90::Product<T>::run(gate, x + step * kStepUnits, g + step * kStepUnits, adds);
-      sm90::Product<T>::run(up, x + step * kStepUnits, u + step * kStepUnits, adds);
+      sm90::Product<T>::run(sums, x + step * kStepUnits, w + step * kStepUnits, adds);
     }
     sm90::products_commit();
     // The products before these are done: their stage may be filled again.
@@ -184,8 +182,9 @@ __device__ void transpose_quad(uint32_t (&p)[4]) {
 // act(gate) * up of this thread's elements. A thread has pairs of columns; four lanes swap theirs
 // so that each stores 16 bytes of a row.
 template <PointwiseFn kFn, class T>
-__device__ void finish(const float (&gate)[sm90::kSums], const float (&up)[sm90::kSums], T* out,
-                       int64_t out_stride, int row, int column, const Sizes& sizes) {
+__device__ void finish(const float (&sums)[sm90::kSums], T* out, int64_t out_stride, int row,
+                       int column, const Sizes& sizes) {
+  constexpr int kUp = sm90::kSums / 2;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x % kWarpgroup / 32;
 #pragma unroll
@@ -196,8 +195,8 @@ __device__ void finish(const float (&gate)[sm90::kSums], const float (&up)[sm90:
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = 4 * (group + i) + 2 * half;
-        packed[i] = pack<T>(activate<kFn, T>(gate[at]) * up[at],
-                            activate<kFn, T>(gate[at + 1]) * up[at + 1]);
+        packed[i] = pack<T>(activate<kFn, T>(sums[at]) * sums[kUp + at],
+                            activate<kFn, T>(sums[at + 1]) * sums[kUp + at + 1]);
       }
       transpose_quad(packed);
       const int r = row + warp * 16 + lane / 4 + 8 * half;
@@ -229,10 +228,12 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlockThreads
   sm90::cluster_sync();
   const int64_t first_tile = blockIdx.x / kCluster;
   const int64_t tile_step = gridDim.x / kCluster;
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  // The same in all lanes, and the compiler is to know: addresses then stay in uniform registers.
+  const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+  const int warpgroup = warp / (kWarpgroup / 32);
   if (warpgroup == 0) {
     sm90::give_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) {
+    if (warp == 0 && sm90::elect_one()) {
       sm90::prefetch_map(&x_map);
       sm90::prefetch_map(&gate_map);
       sm90::prefetch_map(&up_map);
@@ -246,11 +247,10 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kBlockThreads
     const int64_t tiles = static_cast<int64_t>(sizes.row_tiles) * sizes.column_tiles;
     RingPosition at;
     for (int64_t index = first_tile; index < tiles; index += tile_step) {
-      float gate[sm90::kSums];
-      float up[sm90::kSums];
-      multiply<T, kCluster>(shared, consumer, k_tiles, at, gate, up);
+      float sums[sm90::kSums];
+      multiply<T, kCluster>(shared, consumer, k_tiles, at, sums);
       const GatedTile tile = gated_tile(index, sizes.row_tiles, sizes.column_tiles);
-      finish<kFn, T>(gate, up, out, out_stride,
+      finish<kFn, T>(sums, out, out_stride,
                      static_cast<int>(tile.row * kCluster + block) * kTileRows + consumer * 64,
                      static_cast<int>(tile.column) * kTileHidden, sizes);
     }

@@ -31,13 +31,15 @@ __device__ inline void arrive_expecting(uint64_t* barrier, uint32_t bytes) {
       "r"(bytes)
       : "memory");
 }
-// One arrival at the same barrier of a block of the cluster.
+// One arrival at the same barrier of a block of the cluster. Its order is that of a block, not of
+// the cluster, which would be a fence of the whole device: what the barrier guards is read by
+// products and written by copies, which have an order of their own.
 __device__ inline void arrive_at(uint64_t* barrier, uint32_t block) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(block)
       : "memory");
@@ -49,11 +51,24 @@ __device__ inline void wait(uint64_t* barrier, uint32_t parity) {
       "{\n"
       ".reg .pred done;\n"
       "again:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
+}
+
+// One lane of a full warp, the same every time; the compiler knows that it is one.
+__device__ inline bool elect_one() {
+  uint32_t is_elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred elected;\n"
+      "elect.sync _|elected, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, elected;\n"
+      "}\n"
+      : "=r"(is_elected));
+  return is_elected != 0;
 }
 
 __device__ inline uint32_t block_in_cluster() {
