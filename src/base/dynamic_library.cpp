@@ -15,8 +15,10 @@ std::vector<std::string> folders(const std::string& last) {
   std::vector<std::string> list = {""};  // as the dynamic linker looks
   for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* const root = std::getenv(variable); root != nullptr && *root != '\0')
-      list.push_back(std::string(root) + "/lib64/");
+      for (const char* const folder : {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"})
+        list.push_back(root + std::string(folder));
   list.push_back(last + "/");
+  list.push_back(last + "/../extras/CUPTI/lib64/");
   return list;
 }
 
@@ -37,6 +39,12 @@ DynamicLibrary::DynamicLibrary(std::initializer_list<const char*> names, const c
   throw Error(std::string("[cuda] ") + purpose + " needs " + *names.begin() +
               " of the CUDA toolkit, which cannot be loaded (" + reason +
               "); set LD_LIBRARY_PATH or CUDA_HOME");
+}
+
+void DynamicLibrary::load_beside(const std::string& name) const {
+  const size_t slash = name_.rfind('/');
+  if (slash != std::string::npos)
+    dlopen((name_.substr(0, slash + 1) + name).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 void* DynamicLibrary::find(const char* symbol) const {

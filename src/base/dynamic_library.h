@@ -23,6 +23,9 @@ class DynamicLibrary {
     function = reinterpret_cast<Function*>(find(symbol));
   }
   const std::string& name() const { return name_; }
+  // Loads another library from this one's folder, which this one opens later by its bare name. Does
+  // nothing where the dynamic linker found this one: it finds the other one, too.
+  void load_beside(const std::string& name) const;
 
  private:
   void* find(const char* symbol) const;

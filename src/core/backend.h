@@ -26,6 +26,8 @@ class DeviceMemory {
   virtual void free(void* address) noexcept = 0;
   // `from` may be reused when the call returns; the copy may still be under way.
   virtual void copy_from_host(void* to, const void* from, size_t bytes) = 0;
+  // All bytes become 0.
+  virtual void clear(void* to, size_t bytes) = 0;
   // Returns when the bytes are there.
   virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;
   virtual MemoryStats stats() const = 0;

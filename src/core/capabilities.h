@@ -21,8 +21,9 @@ struct Capabilities {
   bool programs_reduce = false;
   // Products of bf16 run on a unit of their own: programs can run beside them.
   bool overlaps_bf16_programs = false;
-  // Launches can be recorded and repeated by one call (Backend::record).
-  bool records_launches = false;
+  // Calls of up to so many rows are recorded and repeated by one call (Backend::record): their
+  // launches cost more than their kernels.
+  int64_t most_recorded_rows = 0;
   // A kernel has ended when its call returns, so that the host's clock times it.
   bool ends_with_call = false;
   // Kinds of fused kernels beside programs and row chains.

@@ -29,9 +29,14 @@ Tensor full(Dims sizes, double value, DType dtype, Device device) {
 }
 
 Tensor zeros(Dims sizes, DType dtype, Device device) {
-  Tensor t = empty(sizes, dtype);
-  if (t.numel() > 0) std::memset(t.data(), 0, t.bytes());
-  return placed(t, device);
+  Tensor t = empty(sizes, dtype, device);
+  if (t.numel() == 0) return t;
+  if (device.type == DeviceType::cpu) {
+    std::memset(t.data(), 0, t.bytes());
+  } else {
+    device_backend(device).memory()->clear(t.data(), t.bytes());
+  }
+  return t;
 }
 
 Tensor ones(Dims sizes, DType dtype, Device device) { return full(sizes, 1, dtype, device); }

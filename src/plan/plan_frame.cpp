@@ -184,8 +184,7 @@ void Frame::run_steps() {
 // Fused kernels allocate nothing once they ran; ops do. A listener wants to hear of every step.
 bool Frame::may_replay() const {
   return !plan_.has_op_steps() && !graph_.inputs.empty() && run_observer() == nullptr &&
-         graph::row_count(sizes_of(graph_.inputs[0])) <= kReplayRows &&
-         graph_.capabilities.records_launches;
+         graph::row_count(sizes_of(graph_.inputs[0])) <= graph_.capabilities.most_recorded_rows;
 }
 
 void Frame::release_handles() {

@@ -12,9 +12,6 @@
 
 namespace epilogue::plan {
 
-// Rows up to which launches are worth recording: there kernels take less than ten microseconds.
-inline constexpr int64_t kReplayRows = 128;
-
 // Recordings of one plan. A recording holds for the addresses it was made with.
 class Replays {
  public:

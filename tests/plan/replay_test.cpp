@@ -17,7 +17,7 @@ class CountingGraph final : public LaunchGraph {
 class CountingBackend final : public Backend {
  public:
   std::string_view name() const override { return "counting"; }
-  Capabilities capabilities() const override { return {.records_launches = true}; }
+  Capabilities capabilities() const override { return {.most_recorded_rows = 128}; }
   const std::span<const Kernel>& kernels(const OpDef&) const override {
     static constexpr std::span<const Kernel> kNone;
     return kNone;

@@ -168,10 +168,10 @@ void BlockAllocator::release_cached_locked() {
         ++it;
         continue;
       }
+      source_.free(block->address);  // may throw: the block is still known then
       it = pool->erase(it);
       --stats_.segments;
       stats_.memory.reserved_bytes -= static_cast<int64_t>(block->bytes);
-      source_.free(block->address);
       blocks_.erase(block->address);
     }
 }

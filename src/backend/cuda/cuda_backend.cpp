@@ -20,7 +20,7 @@ namespace {
 class CudaBackend final : public Backend {
  public:
   std::string_view name() const override { return "cuda"; }
-  Capabilities capabilities() const override { return {.records_launches = true}; }
+  Capabilities capabilities() const override { return {.most_recorded_rows = kMostRecordedRows}; }
 
   const std::span<const Kernel>& kernels(const OpDef& op) const override {
     static constexpr KernelLists kAll[] = {gemm_lists,          pointwise_lists, copy_lists,
@@ -40,7 +40,7 @@ class CudaBackend final : public Backend {
   DeviceTimer* timer() const override { return &Runtime::get().timer(); }
   void synchronize() const override { Runtime::get().synchronize(); }
   std::unique_ptr<LaunchGraph> record(FunctionRef<void()> body) const override {
-    return record_launches(Runtime::get().stream(), body);
+    return Runtime::get().record(body);
   }
 };
 

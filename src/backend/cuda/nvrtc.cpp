@@ -34,6 +34,13 @@ class Nvrtc {
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
   decltype(&nvrtcGetErrorString) error_string = nullptr;
 
+  std::string version_text() const {
+    int major = 0;
+    int minor = 0;
+    check(version(&major, &minor), "nvrtcVersion");
+    return std::to_string(major) + "." + std::to_string(minor);
+  }
+
   void check(nvrtcResult status, const char* call) const {
     if (status != NVRTC_SUCCESS)
       throw Error(std::string("[cuda] ") + call + ": " + error_string(status));
@@ -50,6 +57,7 @@ class Nvrtc {
     library_.load(cubin_size, "nvrtcGetCUBINSize");
     library_.load(cubin, "nvrtcGetCUBIN");
     library_.load(error_string, "nvrtcGetErrorString");
+    library_.load_beside("libnvrtc-builtins.so." + version_text());
   }
   DynamicLibrary library_;
 };
@@ -101,12 +109,6 @@ Compiled compile_source(const std::string& source, int architecture, bool verbos
   return {program.cubin(), program.log()};
 }
 
-std::string nvrtc_version() {
-  const Nvrtc& nvrtc = Nvrtc::get();
-  int major = 0;
-  int minor = 0;
-  nvrtc.check(nvrtc.version(&major, &minor), "nvrtcVersion");
-  return std::to_string(major) + "." + std::to_string(minor);
-}
+std::string nvrtc_version() { return Nvrtc::get().version_text(); }
 
 }  // namespace epilogue::cuda

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "backend/cuda/error.h"
@@ -97,6 +98,7 @@ class CudaProgram final : public ProgramKernel {
   }
 
   cudaKernel_t kernel_for(const ProgramVariant& variant) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [known, kernel] : kernels_)
       if (known == variant) return kernel;
     cudaKernel_t const kernel =
@@ -121,6 +123,7 @@ class CudaProgram final : public ProgramKernel {
   }
 
   PointwiseProgram program_;
+  mutable std::mutex mutex_;  // guards what follows
   mutable std::vector<std::pair<ProgramVariant, cudaKernel_t>> kernels_;
 };
 

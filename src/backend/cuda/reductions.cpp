@@ -22,9 +22,10 @@ const char* decline_reduction(const Call& call) {
 // The sum of `a` (squared differences to `b` where that is defined) over `dims`, times `scale`.
 void sum(const Tensor& a, const Tensor& b, const Dims& sizes, const Dims& dims, double scale,
          const Tensor& out) {
-  const ReduceShape shape = make_reduce_shape(sizes, dims);
-  const ReduceOperand first = make_reduce_operand(a, sizes, dims);
-  const ReduceOperand second = b.defined() ? make_reduce_operand(b, sizes, dims) : ReduceOperand{};
+  ReduceShape shape = make_reduce_shape(sizes, dims);
+  ReduceOperand first = make_reduce_operand(a, sizes, dims);
+  ReduceOperand second = b.defined() ? make_reduce_operand(b, sizes, dims) : ReduceOperand{};
+  join_dimensions(shape, first, second);
   // Freed at once: whoever gets the memory next writes it later in the stream.
   const Tensor scratch = empty({sum_scratch_floats(shape, first)}, DType::f32, kDevice);
   check(launch_sum(shape, first, second, static_cast<float>(scale), out.data(), out.dtype(),

@@ -35,6 +35,11 @@ DeviceInfo info_of(const cudaDeviceProp& p) {
   return info;
 }
 
+// The calling thread's, while it records.
+thread_local cudaStream_t recording_stream = nullptr;
+
+cudaStream_t current_stream() { return Runtime::get().stream(); }
+
 }  // namespace
 
 void* DeviceSegments::allocate(size_t bytes) {
@@ -49,14 +54,12 @@ void* DeviceSegments::allocate(size_t bytes) {
 }
 
 void DeviceSegments::free(void* segment) {
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
   check(cudaFree(segment), "cudaFree");
 }
 
-Memory::Memory(cudaStream_t stream)
-    : stream_(stream),
-      segments_(stream),
-      blocks_(segments_,
+Memory::Memory()
+    : blocks_(segments_,
               [](const void* address, int64_t bytes, int64_t allocated, int64_t reserved) {
                 if (MemoryObserver* o = memory_observer(); o != nullptr)
                   o->on_memory(kDevice, address, bytes, allocated, reserved);
@@ -64,18 +67,25 @@ Memory::Memory(cudaStream_t stream)
 
 void Memory::copy_from_host(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-  // Pageable memory has been staged by now; pinned memory is still being read.
+  const cudaStream_t stream = current_stream();
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  // Pageable memory has been staged by now; other memory is still being read.
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, from), "cudaPointerGetAttributes");
-  if (attributes.type == cudaMemoryTypeHost)
-    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (attributes.type != cudaMemoryTypeUnregistered)
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
+void Memory::clear(void* to, size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaMemsetAsync(to, 0, bytes, current_stream()), "cudaMemsetAsync");
 }
 
 void Memory::copy_to_host(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  const cudaStream_t stream = current_stream();
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 cudaEvent_t Timer::record() {
@@ -86,14 +96,14 @@ cudaEvent_t Timer::record() {
     event = free_.back();
     free_.pop_back();
   }
-  check(cudaEventRecord(event, stream_), "cudaEventRecord");
+  check(cudaEventRecord(event, current_stream()), "cudaEventRecord");
   return event;
 }
 
 void Timer::start() {
   const std::lock_guard<std::mutex> lock(mutex_);
   EPI_ASSERT(!is_on_, "the timer is started once");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
   base_ = record();
   check(cudaEventSynchronize(base_), "cudaEventSynchronize");
   base_unix_ns_ = realtime_ns();
@@ -112,7 +122,7 @@ std::vector<int64_t> Timer::stop() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!is_on_) return times;
   is_on_ = false;
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
   for (const cudaEvent_t event : marks_) {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, base_, event), "cudaEventElapsedTime");
@@ -124,8 +134,7 @@ std::vector<int64_t> Timer::stop() {
   return times;
 }
 
-Runtime::Runtime(DeviceInfo info, cudaStream_t stream)
-    : info_(std::move(info)), stream_(stream), memory_(stream), timer_(stream) {}
+Runtime::Runtime(DeviceInfo info, cudaStream_t stream) : info_(std::move(info)), stream_(stream) {}
 
 Runtime* Runtime::make(std::string& why_none) {
   int count = 0;
@@ -187,47 +196,73 @@ Runtime& Runtime::get() {
   return *runtime;
 }
 
+cudaStream_t Runtime::stream() const {
+  return recording_stream != nullptr ? recording_stream : stream_;
+}
+
 void Runtime::synchronize() const {
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
 }
 
 namespace {
 
 class Graph final : public LaunchGraph {
  public:
-  Graph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
   ~Graph() override { cudaGraphExecDestroy(graph_); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  void launch() override { check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+  void launch() override { check(cudaGraphLaunch(graph_, current_stream()), "cudaGraphLaunch"); }
 
  private:
   cudaGraphExec_t graph_;
-  cudaStream_t stream_;
+};
+
+// A stream that the calling thread launches into, and that records.
+class Recording {
+ public:
+  Recording() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    recording_stream = stream_;
+  }
+  ~Recording() {
+    recording_stream = nullptr;
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+    cudaStreamDestroy(stream_);
+    cudaGetLastError();  // of what could not be recorded
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // nullptr where something in `body` cannot be recorded.
+  cudaGraphExec_t run(FunctionRef<void()> body) {
+    if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+      return nullptr;
+    bool failed = false;
+    try {
+      body();
+    } catch (const std::exception&) {
+      failed = true;  // the caller runs it the usual way, and hears of what is wrong with it
+    }
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &graph_);
+    cudaGraphExec_t executable = nullptr;
+    if (failed || ended != cudaSuccess || graph_ == nullptr ||
+        cudaGraphInstantiate(&executable, graph_, 0) != cudaSuccess)
+      return nullptr;
+    return executable;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<LaunchGraph> record_launches(cudaStream_t stream, FunctionRef<void()> body) {
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-  bool failed = false;
-  try {
-    body();
-  } catch (const Error&) {
-    failed = true;  // of a call that cannot be recorded: the caller runs it the usual way
-  }
-  cudaGraph_t graph = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  cudaGetLastError();
-  if (failed || ended != cudaSuccess || graph == nullptr) {
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    return nullptr;
-  }
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  check(made, "cudaGraphInstantiate");
-  return std::make_unique<Graph>(executable, stream);
+std::unique_ptr<LaunchGraph> Runtime::record(FunctionRef<void()> body) const {
+  Recording recording;
+  const cudaGraphExec_t graph = recording.run(body);
+  return graph != nullptr ? std::make_unique<Graph>(graph) : nullptr;
 }
 
 double measure_us(cudaStream_t stream, FunctionRef<void()> body) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device in use, its stream and its memory. One device (CUDA_VISIBLE_DEVICES chooses) and one
-// stream: all work of the process runs in the order in which it is launched.
+// stream: all work of the process runs in the order in which it is launched. A thread that records
+// launches has a stream of its own meanwhile, so that other threads' work is not recorded.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,30 +18,29 @@ namespace epilogue::cuda {
 
 inline constexpr Device kDevice{DeviceType::cuda, 0};
 
+// Rows up to which calls are recorded: there kernels take less than ten microseconds.
+inline constexpr int64_t kMostRecordedRows = 128;
+
 // Segments from cudaMalloc.
 class DeviceSegments final : public SegmentSource {
  public:
-  explicit DeviceSegments(cudaStream_t stream) : stream_(stream) {}
   void* allocate(size_t bytes) override;
   void free(void* segment) override;
-
- private:
-  cudaStream_t stream_;
 };
 
 class Memory final : public DeviceMemory {
  public:
-  explicit Memory(cudaStream_t stream);
+  Memory();
   void* allocate(size_t bytes) override { return blocks_.allocate(bytes); }
   void free(void* address) noexcept override { blocks_.free(address); }
   void copy_from_host(void* to, const void* from, size_t bytes) override;
   void copy_to_host(void* to, const void* from, size_t bytes) override;
+  void clear(void* to, size_t bytes) override;
   MemoryStats stats() const override { return blocks_.stats().memory; }
   void reset_peak() override { blocks_.reset_peak(); }
   void release_cached() override { blocks_.release_cached(); }
 
  private:
-  cudaStream_t stream_;
   DeviceSegments segments_;
   BlockAllocator blocks_;
 };
@@ -48,14 +48,12 @@ class Memory final : public DeviceMemory {
 // Events in the stream, one per mark. Thread-safe.
 class Timer final : public DeviceTimer {
  public:
-  explicit Timer(cudaStream_t stream) : stream_(stream) {}
   void start() override;
   int64_t mark() override;
   std::vector<int64_t> stop() override;
 
  private:
   cudaEvent_t record();
-  cudaStream_t stream_;
   std::mutex mutex_;
   std::vector<cudaEvent_t> free_;
   std::vector<cudaEvent_t> marks_;
@@ -74,12 +72,15 @@ class Runtime {
   static Runtime& get();
 
   const DeviceInfo& info() const { return info_; }
-  cudaStream_t stream() const { return stream_; }
+  // Where the calling thread launches.
+  cudaStream_t stream() const;
   Memory& memory() { return memory_; }
   Timer& timer() { return timer_; }
   // 90 for Hopper.
   int architecture() const { return 10 * info_.compute_major + info_.compute_minor; }
   void synchronize() const;
+  // The launches of `body` as a graph; nullptr where something in it cannot be recorded.
+  std::unique_ptr<LaunchGraph> record(FunctionRef<void()> body) const;
 
  private:
   Runtime(DeviceInfo info, cudaStream_t stream);
@@ -91,9 +92,6 @@ class Runtime {
   Memory memory_;
   Timer timer_;
 };
-
-// Launches of `body` as a graph; nullptr where something in it cannot be recorded.
-std::unique_ptr<LaunchGraph> record_launches(cudaStream_t stream, FunctionRef<void()> body);
 
 // Device time of `body`, in microseconds: the least of a few runs.
 double measure_us(cudaStream_t stream, FunctionRef<void()> body);

@@ -91,4 +91,36 @@ ReduceOperand make_reduce_operand(const Tensor& t, const Dims& sizes, const Dims
   return operand;
 }
 
+namespace {
+
+// Dimensions of `sizes` that every one of `strides` walks through as if they were one become one.
+// Returns how many are left.
+int join(std::array<int64_t, kMaxDims>& sizes, int rank,
+         std::span<std::array<int64_t, kMaxDims>* const> strides) {
+  int left = 0;
+  for (int d = 0; d < rank; ++d) {
+    const size_t from = index(d);
+    if (sizes[from] == 1) continue;
+    const bool joins =
+        left > 0 && std::ranges::all_of(strides, [&](const std::array<int64_t, kMaxDims>* s) {
+          return (*s)[index(left - 1)] == (*s)[from] * sizes[from];
+        });
+    const size_t to = index(joins ? left - 1 : left++);
+    sizes[to] = joins ? sizes[to] * sizes[from] : sizes[from];
+    for (std::array<int64_t, kMaxDims>* const s : strides) (*s)[to] = (*s)[from];
+  }
+  return left;
+}
+
+}  // namespace
+
+void join_dimensions(ReduceShape& shape, ReduceOperand& a, ReduceOperand& b) {
+  std::array kept = {&a.kept_strides, &b.kept_strides};
+  std::array reduced = {&a.reduced_strides, &b.reduced_strides};
+  const size_t operands = b.data != nullptr ? 2 : 1;
+  shape.kept_rank = join(shape.kept_sizes, shape.kept_rank, std::span(kept).first(operands));
+  shape.reduced_rank =
+      join(shape.reduced_sizes, shape.reduced_rank, std::span(reduced).first(operands));
+}
+
 }  // namespace epilogue::cuda

@@ -17,5 +17,8 @@ Walk make_walk(const Tensor& out, std::span<const Tensor> in);
 // The sum over `dims` (normalised) of tensors of `sizes`; operands broadcast to it.
 ReduceShape make_reduce_shape(const Dims& sizes, const Dims& dims);
 ReduceOperand make_reduce_operand(const Tensor& t, const Dims& sizes, const Dims& dims);
+// Makes one dimension of neighbours that both operands (`a` alone where b.data is null) walk
+// through as if they were one: a kernel divides once per dimension and element.
+void join_dimensions(ReduceShape& shape, ReduceOperand& a, ReduceOperand& b);
 
 }  // namespace epilogue::cuda

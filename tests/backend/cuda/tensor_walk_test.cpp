@@ -101,6 +101,28 @@ TEST(ReduceShape, OperandsBroadcast) {
   EXPECT_EQ(operand.reduced_strides[1], 1);
 }
 
+TEST(ReduceShape, DimensionsThatAllOperandsWalkThroughAlikeAreOne) {
+  const Tensor t = device_f32({4, 5, 6});
+  const Dims all = {0, 1, 2};
+  ReduceShape shape = make_reduce_shape(t.sizes(), all);
+  ReduceOperand a = make_reduce_operand(t, t.sizes(), all);
+  ReduceOperand none;
+  join_dimensions(shape, a, none);
+  EXPECT_EQ(shape.reduced_rank, 1);
+  EXPECT_EQ(shape.reduced_sizes[0], 120);
+  EXPECT_EQ(a.reduced_strides[0], 1);
+
+  ReduceShape apart = make_reduce_shape(t.sizes(), all);
+  ReduceOperand first = make_reduce_operand(t, t.sizes(), all);
+  ReduceOperand row = make_reduce_operand(device_f32({6}), t.sizes(), all);  // broadcast
+  join_dimensions(apart, first, row);
+  ASSERT_EQ(apart.reduced_rank, 2);
+  EXPECT_EQ(apart.reduced_sizes[0], 20);
+  EXPECT_EQ(first.reduced_strides[0], 6);
+  EXPECT_EQ(row.reduced_strides[0], 0);
+  EXPECT_EQ(row.reduced_strides[1], 1);
+}
+
 TEST(ReduceShape, ASumOverNothingHasNoElements) {
   const ReduceShape shape = make_reduce_shape({0, 3}, {0});
   EXPECT_EQ(shape.outs, 3);

@@ -59,6 +59,10 @@ class GuardedMemory final : public DeviceMemory {
     const Access access(*this);
     std::memcpy(to, from, bytes);
   }
+  void clear(void* to, size_t bytes) override {
+    const Access access(*this);
+    std::memset(to, 0, bytes);
+  }
   void copy_to_host(void* to, const void* from, size_t bytes) override {
     const Access access(*this);
     std::memcpy(to, from, bytes);

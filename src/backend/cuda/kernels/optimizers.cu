@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
     from_float(e.exp_avg_sq, exp_avg_sq[i]);
     if (largest != nullptr) from_float(e.largest, largest[i]);
     from_float(e.param, param[i]);
-    if (copy != nullptr) store_float(e.param, copy, s.copy_dtype, i);
+    if (copy != nullptr) store_float(to_float(param[i]), copy, s.copy_dtype, i);
   });
 }
 
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     sgd_element(s, factor, to_float(grad[i]), buffer != nullptr, e);
     if (buffer != nullptr) from_float(e.buffer, buffer[i]);
     from_float(e.param, param[i]);
-    if (copy != nullptr) store_float(e.param, copy, s.copy_dtype, i);
+    if (copy != nullptr) store_float(to_float(param[i]), copy, s.copy_dtype, i);
   });
 }
 

@@ -16,6 +16,9 @@ constexpr int64_t kEnoughBlocks = 528;
 // Elements of a part at least: a second launch must be worth it.
 constexpr int64_t kPartElements = 512;
 
+// Elements that a thread loads before it adds them: one at a time would wait for memory each time.
+constexpr int kAhead = 8;
+
 // Results of a block: neighbouring results in neighbouring threads, unless the elements of one are
 // neighbours.
 int columns_of(const ReduceShape& shape, const ReduceOperand& a) {
@@ -58,19 +61,25 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t base_a = offset(o, shape.kept_rank, shape.kept_sizes, a.kept_strides);
     const int64_t base_b =
         kSquaredDifference ? offset(o, shape.kept_rank, shape.kept_sizes, b.kept_strides) : 0;
-    for (int64_t i = begin + row; i < end; i += kRows) {
+    const auto element = [&](int64_t i) {
       const float x = load_float(
           a.data, a.dtype,
           base_a + offset(i, shape.reduced_rank, shape.reduced_sizes, a.reduced_strides));
-      if constexpr (kSquaredDifference) {
-        const float y = load_float(
-            b.data, b.dtype,
-            base_b + offset(i, shape.reduced_rank, shape.reduced_sizes, b.reduced_strides));
-        sum += (x - y) * (x - y);
-      } else {
-        sum += x;
-      }
+      if constexpr (!kSquaredDifference) return x;
+      const float d = x - load_float(b.data, b.dtype,
+                                     base_b + offset(i, shape.reduced_rank, shape.reduced_sizes,
+                                                     b.reduced_strides));
+      return d * d;
+    };
+    int64_t i = begin + row;
+    for (; i + (kAhead - 1) * kRows < end; i += kAhead * kRows) {
+      float ahead[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) ahead[k] = element(i + k * kRows);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) sum += ahead[k];
     }
+    for (; i < end; i += kRows) sum += element(i);
   }
   sums[row][column] = sum;
   __syncthreads();

@@ -111,10 +111,10 @@ std::vector<ChainStage::Way> ChainStage::ways(const StageCall& call) const {
 }
 
 const ChainStage::Choice& ChainStage::choose(const StageCall& call) {
-  const auto bucket = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(call.rows)));
-  const auto found = choices_.find(bucket);
-  if (found != choices_.end()) return found->second;
   const std::vector<Way> list = ways(call);
+  const std::pair key(std::bit_ceil(static_cast<uint64_t>(call.rows)), list.size());
+  const auto found = choices_.find(key);
+  if (found != choices_.end()) return found->second;
   EPI_ASSERT(!list.empty(), "products alone can always run");
   Choice choice{list[0], list[0].name};
   // A result that is also read must not be computed several times.
@@ -124,12 +124,12 @@ const ChainStage::Choice& ChainStage::choose(const StageCall& call) {
     double least = std::numeric_limits<double>::infinity();
     std::string times;
     for (const Way& way : list) {
-      times += (times.empty() ? "" : ", ") + way.name;
+      times += std::string(times.empty() ? "" : ", ") + way.name;
       double us = 0;
       try {
         us = measure_us(Runtime::get().stream(), [&] { (this->*way.run)(call); });
-      } catch (const Error&) {  // the library has no kernel for it; another way does
-        times += " refused";
+      } catch (const Error& e) {  // the library has no kernel for it; another way does
+        times += " refused (" + std::string(e.what()) + ")";
         continue;
       }
       times += " " + format_duration_ns(us * 1e3);
@@ -138,9 +138,9 @@ const ChainStage::Choice& ChainStage::choose(const StageCall& call) {
       choice.way = way;
     }
     if (std::isinf(least)) throw Error("[row chain] no way to compute the stage works: " + times);
-    choice.report = choice.way.name + " (measured: " + times + ")";
+    choice.report = std::string(choice.way.name) + " (measured: " + times + ")";
   }
-  return choices_.emplace(bucket, std::move(choice)).first->second;
+  return choices_.emplace(key, std::move(choice)).first->second;
 }
 
 int64_t ChainStage::launches() const {
@@ -228,7 +228,8 @@ GatedCall ChainStage::gated(const StageCall& call) const {
   g.dtype = call.out.dtype;
   g.activation = *match_gated(spec_.epilogue);
   g.x = call.x.data;
-  g.x_stride = call.x.row_stride;
+  // One row has no stride; the copy engine wants one all the same.
+  g.x_stride = call.rows == 1 ? k() : call.x.row_stride;
   g.gate = spec_.weights[0].data();
   g.up = spec_.weights[1].data();
   // A weight that is stored transposed has no rows to fetch: a stride that is declined.

@@ -41,7 +41,7 @@ class ChainStage {
 
  private:
   struct Way {
-    std::string name;
+    const char* name;
     int64_t launches;
     void (ChainStage::*run)(const StageCall&);
   };
@@ -66,7 +66,9 @@ class ChainStage {
 
   RowChainSpec::Stage spec_;
   std::unique_ptr<ProgramKernel> program_;  // null: nothing to do
-  std::map<int64_t, Choice> choices_;       // by rows, rounded up to a power of two
+  // By rows, rounded up to a power of two, and how many ways can run the call: where views or their
+  // alignment differ, others can.
+  std::map<std::pair<uint64_t, size_t>, Choice> choices_;
   const Choice* last_ = nullptr;
 };
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <compare>
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 
@@ -97,12 +99,11 @@ cublasLtEpilogue_t epilogue_of(const GemmCall& c) {
   return c.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// cuBLASLt's description of one call.
+// cuBLASLt's description of calls of one key.
 class Problem {
  public:
   Problem(const GemmCall& c, const GemmLayout& l)
-      : call_(c),
-        desc_(compute_of(c.dtype), CUDA_R_32F),
+      : desc_(compute_of(c.dtype), CUDA_R_32F),
         first_(type_of(c.dtype), l.first_transposed ? c.k : c.n, l.first_transposed ? c.n : c.k,
                l.first_ld, c.batch, c.b.batch_stride),
         second_(type_of(c.dtype), l.second_transposed ? c.m : c.k, l.second_transposed ? c.k : c.m,
@@ -119,15 +120,54 @@ class Problem {
     }
   }
 
+  // The kernel that run() takes.
+  void choose(const GemmCall& call, void* workspace, bool tune) {
+    const auto list = candidates(call, tune ? kCandidates : 1);
+    if (list.empty())
+      throw Error("[cuda] cuBLASLt has no kernel for the product [" + std::to_string(call.m) +
+                  ", " + std::to_string(call.k) + "] x [" + std::to_string(call.k) + ", " +
+                  std::to_string(call.n) + "] of " + std::string(dtype_name(call.dtype)));
+    algo_ = list[0].algo;
+    if (list.size() == 1) return;
+    EPI_ASSERT(call.beta == 0 || addend(call) != call.c, "what is added stays as it is");
+    const cudaStream_t stream = Runtime::get().stream();
+    cublasLtMatmulAlgo_t best = algo_;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < list.size(); ++i) {
+      algo_ = list[i].algo;
+      double us = 0;
+      try {
+        us = measure_us(stream, [&] { run(call, workspace, stream); });
+      } catch (const Error&) {  // another candidate may work
+        if (i + 1 == list.size() && std::isinf(least)) throw;
+        continue;
+      }
+      if (us >= least) continue;
+      least = us;
+      best = algo_;
+    }
+    algo_ = best;
+  }
+
+  void run(const GemmCall& call, void* workspace, cudaStream_t stream) {
+    const CublasLt& lt = CublasLt::get();
+    if (call.bias != nullptr) desc_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+    lt.check(lt.matmul(lt.handle(), desc_.get(), &call.alpha, call.b.data, first_.get(),
+                       call.a.data, second_.get(), &call.beta, addend(call), addend_.get(), call.c,
+                       result_.get(), &algo_, workspace, kWorkspaceBytes, stream),
+             "cublasLtMatmul");
+  }
+
+ private:
   // Best first; empty where the library has none.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(int most) const {
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const GemmCall& call, int most) const {
     const CublasLt& lt = CublasLt::get();
     MatmulPreference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(call_.b.data));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call_.a.data));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addend(call_)));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(call_.c));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(call.b.data));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call.a.data));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addend(call)));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(call.c));
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
     const cublasStatus_t status =
@@ -139,53 +179,23 @@ class Problem {
     return results;
   }
 
-  void run(const cublasLtMatmulAlgo_t& algo, void* workspace, cudaStream_t stream) const {
-    const CublasLt& lt = CublasLt::get();
-    lt.check(lt.matmul(lt.handle(), desc_.get(), &call_.alpha, call_.b.data, first_.get(),
-                       call_.a.data, second_.get(), &call_.beta, addend(call_), addend_.get(),
-                       call_.c, result_.get(), &algo, workspace, kWorkspaceBytes, stream),
-             "cublasLtMatmul");
-  }
-
- private:
-  const GemmCall& call_;
   MatmulDesc desc_;
   MatrixLayout first_;
   MatrixLayout second_;
   MatrixLayout addend_;
   MatrixLayout result_;
+  cublasLtMatmulAlgo_t algo_{};
 };
 
-// Choices so far, and the workspace that all products share: they run one after the other.
+// The problems so far, and the workspace that all products share: they run one after the other.
 struct Planner {
   std::mutex mutex;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen;
+  std::map<Key, std::unique_ptr<Problem>> problems;
   void* workspace = nullptr;
 
   static Planner& get() {
     static auto* planner = new Planner;
     return *planner;
-  }
-
-  cublasLtMatmulAlgo_t choose(const Problem& problem, const GemmCall& call, bool tune) {
-    const auto candidates = problem.candidates(tune ? kCandidates : 1);
-    if (candidates.empty())
-      throw Error("[cuda] cuBLASLt has no kernel for the product [" + std::to_string(call.m) +
-                  ", " + std::to_string(call.k) + "] x [" + std::to_string(call.k) + ", " +
-                  std::to_string(call.n) + "] of " + std::string(dtype_name(call.dtype)));
-    if (candidates.size() == 1) return candidates[0].algo;
-    EPI_ASSERT(call.beta == 0 || addend(call) != call.c, "what is added stays as it is");
-    const cudaStream_t stream = Runtime::get().stream();
-    size_t best = 0;
-    double least = std::numeric_limits<double>::infinity();
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const double us =
-          measure_us(stream, [&] { problem.run(candidates[i].algo, workspace, stream); });
-      if (us >= least) continue;
-      least = us;
-      best = i;
-    }
-    return candidates[best].algo;
   }
 };
 
@@ -201,16 +211,18 @@ std::optional<GemmLayout> gemm_layout(const GemmCall& c) {
 void gemm(const GemmCall& call, bool tune) {
   const auto layout = gemm_layout(call);
   EPI_ASSERT(layout.has_value(), "operands of a product have a unit stride");
-  const Problem problem(call, *layout);
   Planner& planner = Planner::get();
   const std::lock_guard<std::mutex> lock(planner.mutex);
   if (planner.workspace == nullptr)
     planner.workspace = Runtime::get().memory().allocate(kWorkspaceBytes);
   const Key key = key_of(call, *layout, tune);
-  auto found = planner.chosen.find(key);
-  if (found == planner.chosen.end())
-    found = planner.chosen.emplace(key, planner.choose(problem, call, tune)).first;
-  problem.run(found->second, planner.workspace, Runtime::get().stream());
+  auto found = planner.problems.find(key);
+  if (found == planner.problems.end()) {
+    auto problem = std::make_unique<Problem>(call, *layout);
+    problem->choose(call, planner.workspace, tune);
+    found = planner.problems.emplace(key, std::move(problem)).first;
+  }
+  found->second->run(call, planner.workspace, Runtime::get().stream());
 }
 
 }  // namespace epilogue::cuda

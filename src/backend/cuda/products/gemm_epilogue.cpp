@@ -31,7 +31,8 @@ std::optional<GemmEpilogue> match_gemm_epilogue(const PointwiseProgram& program,
     const int operand = added_operand(step, value);
     const bool exists = operand >= 0 && static_cast<size_t>(operand) < operands.size();
     if (epilogue.residual != -1) return std::nullopt;  // nothing may follow it
-    if (step.fn == PointwiseFn::gelu_tanh && step.operands[0] == value && !epilogue.gelu_tanh) {
+    if (step.fn == PointwiseFn::gelu_tanh && step.operands[0] == value && !epilogue.gelu_tanh &&
+        dtype == DType::bf16) {  // the library's tanh has too few bits for the others
       epilogue.gelu_tanh = true;
     } else if (exists && !epilogue.gelu_tanh && epilogue.bias == -1 &&
                is_bias(operands[static_cast<size_t>(operand)], dtype)) {

@@ -17,18 +17,25 @@
 namespace epilogue::cuda {
 namespace {
 
-// A tensor that grows with the rows it is asked for.
+// A matrix of `parts` x rows rows. Calls that may be recorded share memory that stays where it is
+// as long as the chain lives; that of others grows with their rows.
 class Buffer {
  public:
-  MatrixView view(int64_t rows, int64_t cols, DType dtype) {
-    const int64_t bytes = rows * cols * static_cast<int64_t>(dtype_bytes(dtype));
-    if (!memory_.defined() || memory_.numel() < bytes) memory_ = empty({bytes}, DType::u8, kDevice);
-    return {memory_.data(), dtype, cols, 1};
+  MatrixView view(int64_t rows, int64_t cols, DType dtype, int64_t parts = 1) {
+    const bool is_recorded = rows <= kMostRecordedRows;
+    Tensor& memory = is_recorded ? recorded_ : grown_;
+    const int64_t bytes = parts * (is_recorded ? kMostRecordedRows : rows) * cols *
+                          static_cast<int64_t>(dtype_bytes(dtype));
+    if (!memory.defined() || memory.numel() < bytes) memory = empty({bytes}, DType::u8, kDevice);
+    return {memory.data(), dtype, cols, 1};
   }
-  int64_t bytes() const { return memory_.defined() ? memory_.numel() : 0; }
+  int64_t bytes() const {
+    return (recorded_.defined() ? recorded_.numel() : 0) + (grown_.defined() ? grown_.numel() : 0);
+  }
 
  private:
-  Tensor memory_;
+  Tensor recorded_;
+  Tensor grown_;
 };
 
 class CudaRowChain final : public RowChain {
@@ -71,7 +78,7 @@ class CudaRowChain final : public RowChain {
       const MatrixView to = last ? out : hidden_[i % 2].view(rows, stage.n(), dtype_);
       std::vector<MatrixView> views;
       for (const int o : stage.operands()) views.push_back(operands[static_cast<size_t>(o)]);
-      stage.run(rows, from, views, products_.view(rows * stage.parts(), stage.n(), dtype_), to);
+      stage.run(rows, from, views, products_.view(rows, stage.n(), dtype_, stage.parts()), to);
       from = to;
     }
   }
