@@ -37,7 +37,8 @@ TEST_F(CuptiDevice, AnEagerGatedMlpIsFiveKernelsLinkedToFiveOps) {
   int kernels = 0;
   for (const trace::Event& k : t.events) {
     if (k.category != trace::Category::kernel) continue;
-    ++kernels;
+    // A product may be in parts, which a kernel of the library's adds.
+    if (t.name(k).find("splitKreduce") == std::string_view::npos) ++kernels;
     EXPECT_GT(k.dur_ns, 0);
     EXPECT_GE(k.ts_ns, t.start_ns);
     EXPECT_LE(k.end_ns(), t.end_ns);

@@ -5,9 +5,13 @@
 
 namespace epilogue::profiler::cupti_records_test {
 
+constexpr CUpti_CallbackId kQuery = 7;
+
 CuptiRecords make_records() {
   return CuptiRecords([](CUpti_CallbackDomain domain, CUpti_CallbackId id) {
-    return (domain == CUPTI_CB_DOMAIN_RUNTIME_API ? "cuda" : "cu") + std::to_string(id);
+    const bool is_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
+    if (id == kQuery) return std::string(is_runtime ? "cudaGetDevice" : "cuCtxGetDevice");
+    return (is_runtime ? "cuda" : "cuLaunchKernel") + std::to_string(id);
   });
 }
 
@@ -110,7 +114,19 @@ TEST(CuptiRecords, CallsHaveTheirThreadAndTheFunctionsName) {
   EXPECT_EQ(list[0].thread_id, 4711U);
   EXPECT_EQ(list[0].cbid, 211);
   EXPECT_EQ(list[1].kind, ActivityKind::driver_call);
-  EXPECT_EQ(list[1].name, "cu211");
+  EXPECT_EQ(list[1].name, "cuLaunchKernel211");
+}
+
+TEST(CuptiRecords, QueriesAreLeftOutAsKinetoLeavesThemOut) {
+  CUpti_ActivityAPI r{};
+  r.kind = CUPTI_ACTIVITY_KIND_RUNTIME;
+  r.cbid = kQuery;
+  CUpti_ActivityAPI driver = r;
+  driver.kind = CUPTI_ACTIVITY_KIND_DRIVER;
+  CuptiRecords records = make_records();
+  add(records, r);
+  add(records, driver);
+  EXPECT_TRUE(records.take().empty());
 }
 
 TEST(CuptiRecords, AnOpIsJoinedWhateverTheOrderOfTheRecords) {

@@ -78,7 +78,7 @@ void warn_if_unused(const CpuChoice& choice, const Trace& trace, const Explanati
   const char* why = "is of a run with a device: products are compared with the device's peak";
   if (e.host) why = "has no matrix products with sizes (record_shapes=True records them)";
   if (e.ops == 0) why = "has no ops";
-  if (is_own_trace(trace))
+  if (is_own_cpu_trace(trace))
     why = "is epilogue's own: it carries what was measured (profile --measure)";
   warn(hooks, e.path + ": --cpu is not used: the trace " + why);
 }

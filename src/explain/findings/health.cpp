@@ -232,7 +232,8 @@ class Examiner {
                        : "record_shapes") +
             "): FLOPs, bytes and GEMM sizes are unknown.");
     add("stacks-recorded", Severity::warning, counts_.python_frames,
-        std::string(is_own_trace(trace_) ? "Call stacks and module ranges" : "Python frames") +
+        std::string(recorder_of(trace_) == Recorder::own ? "Call stacks and module ranges"
+                                                         : "Python frames") +
             " were recorded: the host is slower than without the profiler" +
             (links_.device_work.empty() ? "." : ", and the device idles for longer."));
     const ProfilerCost& cost = profiler_;

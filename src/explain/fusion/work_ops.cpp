@@ -347,7 +347,7 @@ WorkOps work_ops(const Trace& trace, const Links& links) {
   // Launches whose kernels were lost: the host's time says nothing of the work.
   if (!result.has_device_work && !links.launches.empty()) return result;
   const SparseColumn<Launched> launched_by = launched_by_op(trace, links);
-  result.is_synchronous = is_own_trace(trace);
+  result.is_synchronous = is_own_cpu_trace(trace);
   // Counted where it is known what the profiler costs, and that the host's time is the work's.
   const std::vector<uint32_t> within =
       result.is_synchronous ? ops_within(trace, links) : std::vector<uint32_t>();

@@ -24,7 +24,7 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key) 
   return value;
 }
 
-bool is_own_trace(const Trace& trace) { return trace.device_label == "KERNEL"; }
+bool is_own_cpu_trace(const Trace& trace) { return trace.device_label == "KERNEL"; }
 
 namespace {
 

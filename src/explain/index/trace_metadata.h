@@ -19,7 +19,7 @@ std::optional<double> metadata_number(const Trace& trace, std::string_view key);
 
 // True for a trace that this project recorded on a CPU: kernels run when they are launched, and may
 // say what they compute and move.
-bool is_own_trace(const Trace& trace);
+bool is_own_cpu_trace(const Trace& trace);
 
 // Which program recorded a trace, as its metadata say (the readers of src/trace write them).
 enum class Recorder : uint8_t { torch, own, nsight, xla };

@@ -94,7 +94,7 @@ std::optional<DevicePeaks> find_device_peaks(const Trace& trace, int32_t index) 
   constexpr double kGigaPerTera = 1e3;
   const DeviceProperties* device = find_device(trace, index);
   if (device == nullptr) return std::nullopt;
-  if (!is_own_trace(trace)) return find_device_peaks(*device);
+  if (!is_own_cpu_trace(trace)) return find_device_peaks(*device);
   const std::optional<double> f32 = metadata_number(trace, "f32_peak_gflops");
   if (!f32) return std::nullopt;
   DevicePeaks peaks;

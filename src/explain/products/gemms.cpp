@@ -127,8 +127,8 @@ std::optional<int64_t> tiles_per_wave(const Gemm& g, const KernelArgs* args,
 
 void add_rates(Gemm& g, const Trace& trace) {
   const DeviceProperties* device = find_device(trace, g.device);
-  g.math_type = is_own_trace(trace) ? own_math_type(trace, g.name)
-                                    : math_type_of(g, device != nullptr && is_amd(*device));
+  g.math_type = is_own_cpu_trace(trace) ? own_math_type(trace, g.name)
+                                        : math_type_of(g, device != nullptr && is_amd(*device));
   if (g.flops) {
     if (g.shape) g.bytes = bytes_of_product(g);
     if (g.bytes && *g.bytes > 0) g.intensity = *g.flops / *g.bytes;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepText = "ProfilerStep*";
-constexpr std::string_view kOwnLabel = "KERNEL";  // of our own traces
 
 // The profiler's own helpers and ops too small to be of interest: PyTorch's list.
 constexpr std::array<std::string_view, 8> kDroppedNames = {"[memory]",
@@ -71,7 +70,8 @@ class Builder {
   void add_events() {
     const std::vector<StringId> names = row_names(trace_.strings);
     events_.reserve(trace_.events.size());
-    const bool is_own = trace_.device_label == kOwnLabel;
+    const bool is_own = std::ranges::any_of(
+        trace_.metadata, [](const auto& entry) { return entry.first == "epilogue_recorder"; });
     for (const uint32_t i : event_order(trace_)) {
       const Event& event = trace_.events[i];
       const bool is_device = is_device_category(event.category);

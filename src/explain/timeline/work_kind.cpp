@@ -107,7 +107,7 @@ std::optional<WorkKind> work_kind_of_op(std::string_view op_name) {
 
 WorkKinds::WorkKinds(const Trace& trace)
     : trace_(trace), kinds_(trace.strings.size()), kinds_of_ops_(trace.strings.size()) {
-  if (is_own_trace(trace)) peaks_ = find_device_peaks(trace, 0);
+  if (is_own_cpu_trace(trace)) peaks_ = find_device_peaks(trace, 0);
   is_xla_ = recorder_of(trace) == Recorder::xla;
 }
 

@@ -65,6 +65,17 @@ std::string_view overhead_name(CUpti_ActivityOverheadKind kind) {
   }
 }
 
+// Calls that Kineto leaves out: queries of a few nanoseconds, and the driver's calls below the
+// runtime's, but for launches (libraries make theirs there).
+bool is_left_out(std::string_view name, bool is_runtime) {
+  if (!is_runtime) return !name.starts_with("cuLaunchKernel");
+  for (const std::string_view query :
+       {"cudaGetDevice", "cudaSetDevice", "cudaGetLastError", "cudaEventCreate",
+        "cudaEventCreateWithFlags", "cudaEventDestroy"})
+    if (name == query) return true;
+  return false;
+}
+
 // CUPTI's "no such id" of streams and graphs.
 int64_t id_or_none(uint32_t id) { return id == 0 || id == UINT32_MAX ? -1 : int64_t{id}; }
 int64_t stream_of(uint32_t id) { return id == UINT32_MAX ? -1 : int64_t{id}; }
@@ -160,6 +171,7 @@ void CuptiRecords::add_call(const CUpti_ActivityAPI& r, bool is_runtime) {
   a.kind = is_runtime ? ActivityKind::runtime_call : ActivityKind::driver_call;
   a.name =
       function_name_(is_runtime ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API, r.cbid);
+  if (is_left_out(a.name, is_runtime)) return;
   a.begin_ns = static_cast<int64_t>(r.start);
   a.end_ns = static_cast<int64_t>(r.end);
   a.thread_id = r.threadId;

@@ -11,6 +11,7 @@
 #include "base/dynamic_library.h"
 #include "core/backend.h"
 #include "epilogue/base/error.h"
+#include "epilogue/ops.h"
 #include "profile/cupti/cupti_records.h"
 #include "profile/device_tracer.h"
 
@@ -56,6 +57,11 @@ class Cupti final : public DeviceTracer {
     cuda_backend()->synchronize();
     forget_buffers();
     for (const CUpti_ActivityKind kind : kKinds) check(enable_(kind), "cuptiActivityEnable");
+    // CUPTI takes milliseconds to get its first buffers, for calls and for kernels: it does so now,
+    // not in what is profiled.
+    fill_(empty({1}, DType::f32, {DeviceType::cuda, 0}), 0);
+    cuda_backend()->synchronize();
+    started_ns_ = realtime_ns();
     is_on_ = true;
   }
 
@@ -74,7 +80,9 @@ class Cupti final : public DeviceTracer {
     for (const Buffer& buffer : buffers().full) read(buffer, records);
     for (const Buffer& buffer : buffers().full) std::free(buffer.data);
     buffers().full.clear();
-    return records.take();
+    std::vector<DeviceActivity> activities = records.take();
+    std::erase_if(activities, [&](const auto& a) { return a.begin_ns < started_ns_; });
+    return activities;
   }
 
   void push_op(uint64_t op) override {
@@ -119,10 +127,12 @@ class Cupti final : public DeviceTracer {
   }
 
   void read(const Buffer& buffer, CuptiRecords& records) const {
+    if (buffer.data == nullptr || buffer.valid_bytes == 0) return;
     CUpti_Activity* record = nullptr;
     for (;;) {
       const CUptiResult result = next_record_(buffer.data, buffer.valid_bytes, &record);
-      if (result == CUPTI_ERROR_MAX_LIMIT_REACHED) return;  // the end
+      // The end, or a record that a forced flush cut off.
+      if (result == CUPTI_ERROR_MAX_LIMIT_REACHED || result == CUPTI_ERROR_INVALID_KIND) return;
       check(result, "cuptiActivityGetNextRecord");
       records.add(*record);
     }
@@ -146,6 +156,7 @@ class Cupti final : public DeviceTracer {
 
   DynamicLibrary library_;
   bool is_on_ = false;
+  int64_t started_ns_ = 0;  // Unix time
   decltype(&cuptiActivityEnable) enable_ = nullptr;
   decltype(&cuptiActivityDisable) disable_ = nullptr;
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks_ = nullptr;

@@ -87,7 +87,11 @@ void set_device_label(Trace& trace) {
   const bool is_tpu = std::any_of(
       trace.metadata.begin(), trace.metadata.end(),
       [](const auto& entry) { return entry.first == "xla_device" && entry.second == "\"TPU\""; });
-  trace.device_label = !has_device ? "" : is_own(trace) ? "KERNEL" : is_tpu ? "TPU" : "CUDA";
+  // Our own traces of a GPU describe it; those of a CPU have no device of a compute capability.
+  const bool is_gpu = std::ranges::any_of(
+      trace.devices, [](const DeviceProperties& device) { return device.compute_major > 0; });
+  const bool is_own_cpu = is_own(trace) && !is_gpu;
+  trace.device_label = !has_device ? "" : is_own_cpu ? "KERNEL" : is_tpu ? "TPU" : "CUDA";
 }
 
 }  // namespace epilogue::trace
