@@ -26,6 +26,7 @@ enum class IdleCause : uint8_t {
   launch,            // the host was inside a call that starts work
   sync,              // the host waited: cudaDeviceSynchronize, a blocking copy, ...
   data,              // the host was in a data loader's annotation
+  profiler,          // the profiler did its own work: it asked for buffers, or emptied them
   host_in_ops,       // the host was in an op or in another runtime call
   host_between_ops,  // the host ran what is not traced between its ops: Python, mostly
   other,             // before the first or after the last event of the host

@@ -483,6 +483,7 @@ std::string host_why(IdleCause cause, const TraceDiff& diff) {
                          noun_for(diff.kernels, "kernel", "kernels"));
     case IdleCause::sync: return "the host waited for the device or for a copy";
     case IdleCause::data: return "the host was in the data loader";
+    case IdleCause::profiler: return "the profiler asked for buffers or emptied them";
     case IdleCause::host_in_ops:
     case IdleCause::host_between_ops:
       if (!diff.has_device_work)
@@ -502,6 +503,7 @@ std::string idle_what(IdleCause cause, bool has_device_work) {
     case IdleCause::launch: return "device idle: host in launch calls";
     case IdleCause::sync: return "device idle: host synchronises";
     case IdleCause::data: return "device idle: host loads data";
+    case IdleCause::profiler: return "device idle: the profiler's own work";
     case IdleCause::host_in_ops: return "device idle: host in ops";
     case IdleCause::host_between_ops: return "device idle: host between ops (Python)";
     case IdleCause::other: return "unexplained";

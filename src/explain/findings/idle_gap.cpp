@@ -32,6 +32,7 @@ std::string cause_text(const IdleGap& gap) {
     case IdleCause::launch: return "the host launched work";
     case IdleCause::sync: return "the host waited";
     case IdleCause::data: return "the host loaded data";
+    case IdleCause::profiler: return "the profiler did its own work";
     case IdleCause::host_in_ops: return "the host was in ops or calls";
     case IdleCause::host_between_ops: return "the host ran Python, or code that is not traced";
     case IdleCause::other: break;
@@ -129,6 +130,7 @@ std::vector<const IdleGap*> named_gaps(const Explanation& e) {
     // Before its first recorded work the device may have been busy with what came before: the
     // verdict says so.
     if (gap.before.empty() && gap.cause == IdleCause::queue) continue;
+    if (gap.cause == IdleCause::profiler) continue;  // no idleness without the profiler
     list.push_back(&gap);
   }
   return list;

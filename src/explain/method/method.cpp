@@ -476,6 +476,7 @@ std::string_view gap_cause_text(IdleCause cause) {
     case IdleCause::launch: return "the host launched";
     case IdleCause::sync: return "the host waited for the device";
     case IdleCause::data: return "the host loaded data";
+    case IdleCause::profiler: return "the profiler did its own work";
     case IdleCause::host_in_ops: return "the host was in ops";
     case IdleCause::host_between_ops: return "the host was between ops";
     case IdleCause::other: break;

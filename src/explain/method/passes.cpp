@@ -125,10 +125,10 @@ class Passes : WasteSearch {
   // A product with a square matrix of as many rows as there are passes, right behind the last of
   // them; kNone if there is none.
   size_t product_behind(const std::vector<size_t>& nodes, int64_t passes) const {
-    constexpr size_t kReadBehind = 24;
+    constexpr size_t kProductBehind = 24;
     if (nodes.empty() || passes < kManyPasses) return kNone;
     const size_t last = *std::ranges::max_element(nodes);
-    for (size_t r = last + 1; r < std::min(roots_.size(), last + 1 + kReadBehind); ++r) {
+    for (size_t r = last + 1; r < std::min(roots_.size(), last + 1 + kProductBehind); ++r) {
       if (is_autograd_node(roots_.name(r)) || !is_multiplication(roots_.name(r))) continue;
       for (const TensorShape& t : tensor_inputs(all_.inputs(roots_.at(r)))) {
         const size_t rank = t.dims.size();

@@ -283,7 +283,8 @@ std::vector<ServingStep> rhythm_steps(const Trace& trace, const std::vector<Laun
     if (is_new) place->second = is_cache_kernel(trace.strings[id]);
     return place->second;
   };
-  std::optional<int64_t> first_ns;
+  bool has_begun = false;
+  int64_t first_ns = 0;
   bool has_cache = false;
   bool has_cache_in_graph = false;
   bool has_graph = false;
@@ -291,7 +292,8 @@ std::vector<ServingStep> rhythm_steps(const Trace& trace, const std::vector<Laun
     const Event& work = trace.events[launch.work];
     const Event& call = trace.events[launch.call];
     const bool is_graph = is_graph_launch_name(trace.name(call));
-    if (!first_ns) first_ns = call.ts_ns;
+    if (!has_begun) first_ns = call.ts_ns;
+    has_begun = true;
     has_graph |= is_graph;
     if (work.category == Category::kernel && is_cache(work.name)) {
       has_cache = true;
@@ -302,12 +304,12 @@ std::vector<ServingStep> rhythm_steps(const Trace& trace, const std::vector<Laun
                       trace.name(work).find("DtoH") != std::string_view::npos &&
                       (args == nullptr || args->bytes <= kMostTokenBytes);
     if (!ends) continue;
-    ServingStep step{.start_ns = *first_ns, .host_ns = call.end_ns() - *first_ns};
+    ServingStep step{.start_ns = first_ns, .host_ns = call.end_ns() - first_ns};
     step.label.phase = has_cache_in_graph ? ServingPhase::decode
                        : has_graph        ? ServingPhase::other
                                           : ServingPhase::prefill;
     steps.push_back(std::move(step));
-    first_ns.reset();
+    has_begun = false;
     has_cache = has_cache_in_graph = has_graph = false;
   }
   if (static_cast<int64_t>(steps.size()) < kFewestRhythmSteps) steps.clear();

@@ -15,10 +15,15 @@ namespace epilogue::trace {
 namespace {
 
 constexpr std::array<std::string_view, kIdleCauses> kCauseNames = {
-    "queue", "launch", "sync", "data", "host_in_ops", "host_between_ops", "other"};
+    "queue", "launch", "sync", "data", "profiler", "host_in_ops", "host_between_ops", "other"};
 
 // PyTorch's DataLoader names its annotation "enumerate(DataLoader)#...", users theirs "data_load".
 constexpr std::array<std::string_view, 3> kDataMarks = {"DataLoader", "dataloader", "data_load"};
+
+// Overhead of which the profiled program is free without the profiler: not the loading of modules
+// and functions.
+constexpr std::array<std::string_view, 4> kProfilersWork = {
+    "Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource"};
 
 bool is_data_name(std::string_view name) {
   return std::any_of(kDataMarks.begin(), kDataMarks.end(),
@@ -137,6 +142,9 @@ class HostStates {
       extend(e);
       if (names_[e.name].is_data) add_to(IdleCause::data, interval);
       if (e.category == Category::cpu_op) add_to(IdleCause::host_in_ops, interval);
+    } else if (e.category == Category::overhead &&
+               std::ranges::find(kProfilersWork, trace_.name(e)) != kProfilersWork.end()) {
+      add_to(IdleCause::profiler, interval);
     }
   }
 

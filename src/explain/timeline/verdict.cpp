@@ -241,7 +241,8 @@ constexpr std::array<std::string_view, kTimeParts> kPartNames = {
     "compute", "memory", "communication", "overhead", "profiler",
     "launch",  "queue",  "sync",          "data",     "other"};
 
-// The moments of one device by time part, but for the profiler's, which is no set.
+// The moments of one device by time part; the profiler's are those that it recorded itself, its
+// cost per op is no set.
 struct PartSets {
   std::array<IntervalSet, kTimeParts> sets;
 
@@ -283,6 +284,7 @@ PartSets part_sets(const Trace& trace, const Links& links, BusiestDevice& busies
   std::merge(in_ops.begin(), in_ops.end(), between.begin(), between.end(), host.begin(),
              [](const Interval& a, const Interval& b) { return a.begin_ns < b.begin_ns; });
   parts.of(TimePart::overhead) = united(std::move(host));
+  parts.of(TimePart::profiler) = take(IdleCause::profiler);
   parts.of(TimePart::launch) = take(IdleCause::launch);
   parts.of(TimePart::queue) = take(IdleCause::queue);
   parts.of(TimePart::sync) = take(IdleCause::sync);
@@ -405,7 +407,7 @@ class Judge {
     times.queue_before_first_ns = total_ns(intersected(unsure_.before_first, {window}));
     times.queue_behind_others_ns = total_ns(intersected(unsure_.behind_others, {window}));
     const int64_t profiler = std::min(overhead, profiler_->within_ns(window));
-    times.ns[static_cast<size_t>(TimePart::profiler)] = profiler;
+    times.ns[static_cast<size_t>(TimePart::profiler)] += profiler;
     overhead -= profiler;
     return times;
   }

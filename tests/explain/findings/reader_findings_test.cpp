@@ -172,8 +172,9 @@ TEST(ReaderFindings, ARecurrentLayerTakesTheWholeSequence) {
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->action.find("the whole sequence in one call"), std::string::npos) << f->action;
   const Explanation whole = loop(20);
-  if (const Finding* other = find_finding(whole, "call-loop"))
+  if (const Finding* other = find_finding(whole, "call-loop")) {
     EXPECT_EQ(other->action.find("whole sequence"), std::string::npos) << other->action;
+  }
 }
 
 // --- The order ---

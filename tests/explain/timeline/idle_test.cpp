@@ -33,6 +33,20 @@ TEST(Idle, EachMomentHasTheFirstCauseThatApplies) {
   EXPECT_EQ(idle.idle_ns, 120 - 37);  // span less busy
 }
 
+// Without the profiler the device would not idle then; modules are loaded without it, too.
+TEST(Idle, TheProfilersOwnWorkIsNotTheHosts) {
+  GpuTrace b;
+  b.op("aten::mm", 0, 100);
+  b.event(Category::overhead, "Activity Buffer Request", 10, 60);
+  b.event(Category::overhead, "Lazy Function Loading", 60, 70);
+  b.call("cudaLaunchKernel", 90, 95, 1);
+  b.gpu_kernel("gemm", 95, 100, 1);
+  const DeviceIdle idle = idle_of(b).at(0);
+  EXPECT_EQ(idle.of(IdleCause::profiler), 50);
+  EXPECT_EQ(idle.of(IdleCause::host_in_ops), 40);
+  EXPECT_EQ(idle.host_ns(), 40);
+}
+
 // In traces of 2021 annotations have the category of ops.
 TEST(Idle, ADataLoaderIsFoundWhereAnnotationsAreOps) {
   GpuTrace b;

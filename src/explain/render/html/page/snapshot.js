@@ -1,7 +1,7 @@
 // The page of a memory snapshot: what is alive over time by category, and the map of addresses over time.
 
 const SNAPSHOT_COLORS = { "parameters": "#3b6fb6", "gradients": "#c7762b", "optimizer state": "#7d58b3", "activations": "#3f9260",
-  "inputs": "#2b9aa8", "temporary": "#b9a23c", "unknown": "#8a8f98" };
+  "inputs": "#2b9aa8", "workspaces": "#a3556b", "temporary": "#b9a23c", "unknown": "#8a8f98" };
 
 function showSnapshotPage(report) {
   byId("subtitle").textContent = report.subtitle;

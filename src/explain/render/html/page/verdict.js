@@ -18,6 +18,7 @@ const IDLE_CAUSES = [
   ["launch", "Launch", "the host was inside a call that starts work", "launch"],
   ["sync", "Sync", "the host waited", "sync"],
   ["data", "Data loading", "the host was in a data loader", "data"],
+  ["profiler", "Profiler", "the profiler did its own work: buffers", "profiler"],
   ["host_in_ops", "Host in ops", "the host was in an op or another runtime call", "overhead"],
   ["host_between_ops", "Host between ops", "the host ran what is not traced: Python, mostly", "between"],
   ["other", "Other", "before the first or after the last event of the host", "other"],
