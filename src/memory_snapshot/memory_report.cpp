@@ -31,6 +31,7 @@ bool has(std::string_view text, std::string_view part) {
 // The part of a run that a stack belongs to; its rows in classify() are tried from the first on.
 enum class Phase : uint8_t {
   none,
+  workspace,
   accumulate,
   backward,
   optimizer_state,
@@ -89,12 +90,12 @@ std::string_view file_of(const MemorySnapshot& s, const SnapshotFrame& frame) {
   return file.substr(file.size() - std::min(file.size(), kNameBytes));
 }
 
-// One frame, by itself.
 struct FrameFacts {
   bool is_known = false;
   bool is_own = false;  // of a file that is not a library's
   bool is_python = false;
-  bool is_shown = false;  // no plumbing
+  bool is_shown = false;      // no plumbing
+  bool is_workspace = false;  // cuBLAS's, kept for good: whatever needs a product first makes it
   bool accumulates = false;
   bool is_backward = false;
   bool is_state = false;
@@ -128,7 +129,8 @@ FrameFacts facts_of_frame(const MemorySnapshot& s, const SnapshotFrame& frame, L
   FrameFacts f{.is_known = true};
   f.is_python = file.ends_with(".py");
   f.is_own = f.is_python && !is_library(file);
-  f.is_shown = !is_plumbing(name, file);
+  f.is_shown = !is_plumbing(name, file) && !has(name, "CachingAllocator::");
+  f.is_workspace = has(name, "setWorkspaceForHandle") || has(name, "BlasLtWorkspace");
   f.accumulates = has(name, "AccumulateGrad");
   // Not all of torch::autograd: VariableType is in the stacks of forward too.
   f.is_backward = has(name, "torch::autograd::Engine") || has(name, "torch::autograd::Node") ||
@@ -236,6 +238,7 @@ class Replay {
       if (own == 0 && f.is_own) own = id;
       if (python == 0 && f.is_python) python = id;
       if (any == 0 && f.is_shown) any = id;
+      all.is_workspace |= f.is_workspace;
       all.accumulates |= f.accumulates;
       all.is_backward |= f.is_backward;
       all.is_state |= f.is_state;
@@ -247,7 +250,8 @@ class Replay {
       if (f.module != 0 && ++modules <= kLabelFrames)
         path.insert(0, out_.modules[f.module] + (path.empty() ? "" : " > "));
     }
-    facts.phase = all.accumulates    ? Phase::accumulate
+    facts.phase = all.is_workspace   ? Phase::workspace
+                  : all.accumulates  ? Phase::accumulate
                   : all.is_backward  ? Phase::backward
                   : all.is_state     ? Phase::optimizer_state
                   : all.is_optimizer ? Phase::optimizer
@@ -488,6 +492,7 @@ class Replay {
       if (has_recorded_category_) continue;
       const bool outlives_optimizer = a.end == kAlive || any_between(optimizer_at_, a.begin, a.end);
       switch (f.phase) {
+        case Phase::workspace: a.category = HolderCategory::workspaces; break;
         case Phase::accumulate: a.category = HolderCategory::gradients; break;
         case Phase::backward:
           a.category = outlives_optimizer || freed_by_zero_grad_.contains(static_cast<uint32_t>(i))

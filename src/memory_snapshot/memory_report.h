@@ -26,11 +26,13 @@ enum class HolderCategory : uint8_t {
   optimizer_state,
   activations,
   inputs,
+  workspaces,
   temporary,
   unknown
 };
 inline constexpr std::string_view kHolderCategoryNames[] = {
-    "parameters", "gradients", "optimizer state", "activations", "inputs", "temporary", "unknown"};
+    "parameters", "gradients",  "optimizer state", "activations",
+    "inputs",     "workspaces", "temporary",       "unknown"};
 inline constexpr size_t kHolderCategories = std::size(kHolderCategoryNames);
 
 // Thresholds of the findings; docs/memory.md explains them.

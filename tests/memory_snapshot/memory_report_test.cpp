@@ -150,6 +150,21 @@ TEST(MemoryReport, CategoriesComeFromFramesAndLifetimes) {
   EXPECT_EQ(bytes_of(d.by_category, "unknown"), 0);
 }
 
+// Backward's first product makes the workspace of its thread, which lives on: it is no gradient.
+TEST(MemoryReport, AWorkspaceOfCublasIsNoGradient) {
+  const std::string workspace = frames(
+      {{"CUDACachingAllocator.cpp",
+        "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long)"},
+       {"??", "at::cuda::setWorkspaceForHandle(cublasContext*, c10::cuda::CUDAStream)"},
+       {"??", "torch::autograd::Engine::evaluate_function"}});
+  const DeviceMemoryReport d = report_of(snapshot(event("alloc", 1, 32 << 20, workspace)));
+  EXPECT_EQ(bytes_of(d.by_category, "workspaces"), 32 << 20);
+  EXPECT_EQ(bytes_of(d.by_category, "gradients"), 0);
+  ASSERT_EQ(d.by_frame.size(), 1U);
+  EXPECT_NE(d.by_frame[0].label.find("setWorkspaceForHandle"), std::string::npos)
+      << d.by_frame[0].label;
+}
+
 // The dispatcher's frames of autograd are around forward's allocations too.
 TEST(MemoryReport, ForwardWithFramesOfCppIsForward) {
   const std::string both =
