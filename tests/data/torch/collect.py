@@ -16,6 +16,9 @@ FIELDS = ("key", "count", "cpu_time_total", "self_cpu_time_total", "device_time_
           "device_memory_usage", "self_device_memory_usage", "flops")
 
 
+ACTIVITIES = [ProfilerActivity.CPU]
+
+
 class GatedMLP(torch.nn.Module):
     def __init__(self, dim, hidden, act):
         super().__init__()
@@ -85,7 +88,7 @@ def record(path, make, label, compiled=False, train=False, rich=False, cold=Fals
     with torch.set_grad_enabled(train):
         for _ in range(0 if cold else 3):
             fn(*args)
-        with profile(activities=[ProfilerActivity.CPU], record_shapes=rich, profile_memory=rich,
+        with profile(activities=ACTIVITIES, record_shapes=rich, profile_memory=rich,
                      with_flops=rich, with_stack=stack, schedule=schedule(wait=1, warmup=1, active=3, repeat=1)) as prof:
             for _ in range(5):
                 with record_function(label):
