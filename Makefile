@@ -85,7 +85,7 @@ cudatest: ## the CUDA backend's tests; needs a toolkit, without a device most of
 	$(RUN_TESTS) release -L cuda -LE slow
 
 cudacheck: ## the CUDA tests under compute-sanitizer (memcheck, racecheck); needs a device
-	@sh scripts/compute_sanitizer.sh build
+	@bash scripts/compute_sanitizer.sh build
 
 cudabench: ## the CUDA benchmark, beside PyTorch where python3 has it; needs a device; under 8 minutes
 	$(INSTALL) build

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "core/backend.h"
 #include "epilogue/autograd.h"
@@ -35,9 +36,9 @@ struct Shape {
   int64_t layers;  // 0: a GeGLU MLP, else hidden layers of a ReLU MLP
 };
 constexpr Shape kShapes[] = {
-    {8192, 768, 3072, 0}, {4096, 4096, 14336, 0}, {65536, 64, 64, 4},
-    {1, 768, 3072, 0},    {16, 768, 3072, 0},     {64, 768, 3072, 0},
-    {1, 4096, 14336, 0},  {16, 4096, 14336, 0},   {64, 4096, 14336, 0},
+    {8192, 768, 3072, 0}, {65536, 4096, 14336, 0}, {4096, 4096, 14336, 0}, {65536, 64, 64, 4},
+    {64, 64, 256, 0},     {1, 768, 3072, 0},       {16, 768, 3072, 0},     {64, 768, 3072, 0},
+    {1, 4096, 14336, 0},  {16, 4096, 14336, 0},    {64, 4096, 14336, 0},
 };
 
 using Call = std::function<Tensor()>;
@@ -54,6 +55,8 @@ double seconds_of(const Call& call, int64_t calls) {
 struct Timing {
   double min_us;
   double median_us;
+  double low_us;  // quartiles
+  double high_us;
 };
 // Blocks of calls that take some 20 ms each, so that the wait at the end does not count.
 Timing time_of(const Call& call, double seconds) {
@@ -66,7 +69,7 @@ Timing time_of(const Call& call, double seconds) {
   while (us.size() < 3 || monotonic_ns() < end)
     us.push_back(seconds_of(call, calls) / static_cast<double>(calls) * 1e6);
   std::sort(us.begin(), us.end());
-  return {us.front(), us[us.size() / 2]};
+  return {us.front(), us[us.size() / 2], us[us.size() / 4], us[us.size() * 3 / 4]};
 }
 
 double relative_error(const Tensor& got, const Tensor& want) {
@@ -108,6 +111,16 @@ double flops_of(const Shape& s) {
   return 2 * rows * (2 * block + static_cast<double>((s.layers - 1) * s.hidden * s.hidden));
 }
 
+// Random rows; many rows are the first ones again and again, since the host draws the numbers.
+Tensor input_of(const Shape& s, DType dtype) {
+  constexpr int64_t kDrawn = 4096;
+  if (s.rows <= kDrawn) return randn({s.rows, s.dim}, dtype).to(kCuda);
+  EPI_ASSERT(s.rows % kDrawn == 0, "many rows are a multiple of those drawn");
+  const Tensor x = empty({s.rows / kDrawn, kDrawn, s.dim}, dtype, kCuda);
+  copy_(x, randn({kDrawn, s.dim}, dtype).to(kCuda));
+  return reshape(x, {s.rows, s.dim});
+}
+
 // The lines of an explanation that say which way was measured to be the fastest.
 void print_choices(const std::string& explanation) {
   std::istringstream lines(explanation);
@@ -120,7 +133,7 @@ int run_shape(const Shape& s, DType dtype, double seconds) {
   const auto model = nn::make_mlp(config_of(s));
   model->to(dtype);
   model->to(kCuda);
-  const Tensor x = randn({s.rows, s.dim}, dtype).to(kCuda);
+  const Tensor x = input_of(s, dtype);
   // The same weights and input in f32, on the device: f32 products are exact enough, TF32 is off.
   const auto reference_model = nn::make_mlp(config_of(s));
   reference_model->to(kCuda);
@@ -141,14 +154,14 @@ int run_shape(const Shape& s, DType dtype, double seconds) {
     const double error = relative_error(call(), want);
     const bool agrees = error < kMostError;
     failures += agrees ? 0 : 1;
-    const Timing t = agrees ? time_of(call, seconds) : Timing{0, 0};
+    const Timing t = agrees ? time_of(call, seconds) : Timing{};
     fmt::print(
         R"({{"name": "{}", "rows": {}, "dim": {}, "hidden": {}, "layers": {}, "dtype": "{}", )"
-        R"("min_us": {:.3f}, "median_us": {:.3f}, "tflops": {:.1f}, "rel_l2_error": {:.2e}, )"
+        R"("min_us": {:.3f}, "median_us": {:.3f}, "low_us": {:.3f}, "high_us": {:.3f}, "tflops": {:.1f}, "rel_l2_error": {:.2e}, )"
         R"("agrees": {}}})"
         "\n",
-        name, s.rows, s.dim, s.hidden, s.layers, dtype_name(dtype), t.min_us, t.median_us,
-        agrees ? flops_of(s) / t.median_us * 1e-6 : 0.0, error, agrees);
+        name, s.rows, s.dim, s.hidden, s.layers, dtype_name(dtype), t.min_us, t.median_us, t.low_us,
+        t.high_us, agrees ? flops_of(s) / t.median_us * 1e-6 : 0.0, error, agrees);
     std::fflush(stdout);
   }
   print_choices(compiled->explain());
@@ -165,9 +178,8 @@ int run(double seconds) {
   const NoGrad no_grad;
   print_ceilings(seconds);
   int failures = 0;
-  for (const Shape& shape : kShapes)
-    for (const DType dtype : {DType::bf16, DType::f16})
-      failures += run_shape(shape, dtype, seconds);
+  for (const Shape& shape : kShapes) failures += run_shape(shape, DType::bf16, seconds);
+  failures += run_shape(kShapes[0], DType::f16, seconds);
   return failures == 0 ? 0 : 1;
 }
 

@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "bench/harness.h"
+#include "core/backend.h"
+#include "epilogue/autograd.h"
+#include "epilogue/ops.h"
 #include "epilogue/runtime.h"
 #include "explain/render/document.h"
 #include "measure/measure.h"
@@ -131,10 +136,33 @@ nlohmann::json row_json(const BenchRun& run, const BenchRow& r) {
           {"peak_intermediate_bytes", json_or_null(r.peak_intermediate_bytes)}};
 }
 
+// The best rate of a large product of random values; none for dtypes that a device multiplies on
+// the host.
+std::optional<double> device_peak_gflops(DType dtype, Device device) {
+  if (dtype != DType::f32 && !is_low_precision(dtype)) return {};
+  const int64_t size = dtype == DType::f32 ? 4096 : 8192;
+  constexpr int kWarmUps = 3;
+  constexpr int kRuns = 20;
+  const NoGrad no_grad;
+  const Tensor a = randn({size, size}, dtype).to(device);
+  Backend& backend = backend_of(device);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < kWarmUps + kRuns; ++i) {
+    backend.synchronize();
+    const int64_t start = monotonic_ns();
+    mm(a, a);
+    backend.synchronize();
+    if (i >= kWarmUps) least = std::min(least, monotonic_ns() - start);
+  }
+  const auto n = static_cast<double>(size);
+  return 2 * n * n * n / static_cast<double>(least);
+}
+
 }  // namespace
 
 BenchMachine measure_machine(DType dtype, Device device) {
-  if (device.type != DeviceType::cpu) return {{}, bench::noise_probe(), device_description(device)};
+  if (device.type != DeviceType::cpu)
+    return {device_peak_gflops(dtype, device), bench::noise_probe(), device_description(device)};
   return {measure::measure_peak_gflops(dtype), bench::noise_probe(), bench::machine_line()};
 }
 

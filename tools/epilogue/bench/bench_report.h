@@ -23,7 +23,7 @@ struct BenchMachine {
   std::optional<double> random_peak_gflops = {};
 };
 
-// The peak is the CPU's; a device's stays unknown.
+// A device's peak is the rate of a large product of random values.
 BenchMachine measure_machine(DType dtype, Device device);
 // Prints the lines to stderr; the exit code.
 int report_disagreements(const std::vector<std::string>& lines);
