@@ -31,23 +31,33 @@ class CudaBench(unittest.TestCase):
         # 2 TFLOP/s over 50 us is 1e8 FLOPs: at 100 us 1 TFLOP/s, of a ceiling of 4.
         lines = self.table(
             [{"ceiling": "tflops", "dtype": "bf16", "value": 4.0}],
-            [{**SHAPE, "name": "epilogue.fused", "median_us": 50.0, "tflops": 2.0, "agrees": True},
-             {**SHAPE, "name": "pytorch.eager", "median_us": 100.0}])
+            [{**SHAPE, "name": "epilogue.fused", "median_us": 50.0, "low_us": 49.0,
+              "high_us": 52.5, "tflops": 2.0, "agrees": True},
+             {**SHAPE, "name": "pytorch.eager", "median_us": 100.0, "low_us": 99.0, "high_us": 101.0}])
         self.assertEqual(lines[0], "ceiling: 4.0 tflops bf16")
         self.assertEqual(lines[-2:], [
-            "| 16 x 768 x 3072 | bf16 | epilogue.fused | 50.0 | 2.0 | 50 % | 2.00x |",
-            "| 16 x 768 x 3072 | bf16 | pytorch.eager | 100.0 | 1.0 | 25 % | 1.00x |"])
+            "| 16 x 768 x 3072 | bf16 | epilogue.fused | 50.0 | 49.0 to 52.5 | 2.0 | 50 % | 2.00x |",
+            "| 16 x 768 x 3072 | bf16 | pytorch.eager | 100.0 | 99.0 to 101.0 | 1.0 | 25 % | 1.00x |"])
 
     def test_without_peers_and_ceilings_nothing_is_made_up(self):
-        lines = self.table([], [{**DEEP, "name": "epilogue.eager", "median_us": 10.0,
-                                 "tflops": 3.0, "agrees": True}])
+        lines = self.table([], [{**DEEP, "name": "epilogue.eager", "median_us": 10.0, "low_us": 9.0,
+                                 "high_us": 11.0, "tflops": 3.0, "agrees": True}])
         self.assertEqual(lines[-1],
-                         "| 65536 x 64 x 64, 4 layers | f16 | epilogue.eager | 10.0 | 3.0 |  |  |")
+                         "| 65536 x 64 x 64, 4 layers | f16 | epilogue.eager | 10.0 | 9.0 to 11.0 | "
+                         "3.0 |  |  |")
 
     def test_a_wrong_result_has_no_time(self):
         lines = self.table([], [{**SHAPE, "name": "epilogue.fused", "median_us": 0.0,
                                  "tflops": 0.0, "agrees": False, "rel_l2_error": 0.5}])
         self.assertIn("DISAGREES: 0.5", lines[-1])
+
+    def test_two_visits_are_one_row(self):
+        first = {**SHAPE, "name": "epilogue.fused", "median_us": 40.0, "low_us": 39.0, "high_us": 41.0,
+                 "tflops": 3.0, "agrees": True}
+        second = {**first, "median_us": 60.0, "low_us": 58.0, "high_us": 63.0, "tflops": 2.0}
+        [row] = cuda_bench.joined([first], [second])
+        self.assertEqual((row["median_us"], row["low_us"], row["high_us"]), (50.0, 39.0, 63.0))
+        self.assertAlmostEqual(row["tflops"], 2.4)  # the same work in the mean time
 
     def test_a_program_that_is_not_there_is_one_line_and_exit_2(self):
         done = script("/no/such/program")

@@ -19,6 +19,7 @@
 namespace epilogue::trace {
 namespace {
 
+constexpr double kGigaPerTera = 1e3;
 constexpr std::array<std::string_view, 4> kQuestionNames = {"needed", "less", "limit", "together"};
 constexpr size_t kMostItems = 40;
 // Calls of one shape are uneven if those beyond this many times the fast ones (the lower quartile)
@@ -381,11 +382,16 @@ class Items {
     if (work(calls.front()) == 0 || best == 0 || ns == 0) return false;
     const double rate =
         work(calls.front()) * static_cast<double>(calls.size()) / static_cast<double>(ns);
-    item.answers.push_back(
-        {CostQuestion::limit,
-         fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run", rate,
-                     moves ? "GB/s" : "GFLOP/s", 100 * rate / best, rated_as(calls.front(), moves)),
-         "", false});
+    // A GPU's products are read in TFLOP/s.
+    const bool in_tera = !moves && rate >= kGigaPerTera;
+    item.answers.push_back({CostQuestion::limit,
+                            fmt::format("{:.1f} {}, {:.0f} % of the best {} of the run",
+                                        in_tera ? rate / kGigaPerTera : rate,
+                                        moves     ? "GB/s"
+                                        : in_tera ? "TFLOP/s"
+                                                  : "GFLOP/s",
+                                        100 * rate / best, rated_as(calls.front(), moves)),
+                            "", false});
     return true;
   }
 
