@@ -1,7 +1,7 @@
-# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES] [QUICK | KERNELS])
+# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES] [QUICK | PLAIN | KERNELS])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down. INLINES: its speed
 # hangs on calls of small functions (epi_inlining_flags). QUICK: the time to compile it counts, not its speed
-# (epi_quick_flags). KERNELS: what it computes takes most of a program's time; with INLINES it alone keeps -O3.
+# (epi_quick_flags). PLAIN: -O2, which is the default without INLINES. KERNELS: what it computes takes most of a program's time; with INLINES it alone keeps -O3.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
 # A GoogleTest executable and its CTest entry.
 #
@@ -100,14 +100,14 @@ endfunction()
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
 function(epi_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK;KERNELS" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK;PLAIN;KERNELS" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
   add_library(epilogue_${name} STATIC ${arg_SOURCES})
   if(arg_INLINES)
     target_compile_options(epilogue_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${epi_inlining_flags}>)
   endif()
   if(arg_QUICK)
     target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_quick_flags>)
-  elseif(NOT arg_KERNELS AND NOT arg_INLINES)
+  elseif(arg_PLAIN OR (NOT arg_KERNELS AND NOT arg_INLINES))
     target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_plain_flags>)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
