@@ -11,20 +11,27 @@ namespace {
 
 size_t index(int d) { return static_cast<size_t>(d); }
 
-// Whether dimension d and the walk's last one are one: every operand steps from the end of a run of
-// the inner one to the next element of the outer one.
-bool joins(const Walk& walk, int64_t inner_size, const std::array<int64_t, kMaxOperands>& inner) {
-  for (int k = 0; k <= walk.inputs; ++k)
-    if (walk.operands[index(k)].strides[index(walk.rank - 1)] != inner[index(k)] * inner_size)
-      return false;
-  return true;
-}
-
-void add_dimension(Walk& walk, int64_t size, const std::array<int64_t, kMaxOperands>& strides) {
-  const bool join = walk.rank > 0 && joins(walk, size, strides);
-  const size_t at = index(join ? walk.rank - 1 : walk.rank++);
-  walk.sizes[at] = join ? walk.sizes[at] * size : size;
-  for (int k = 0; k <= walk.inputs; ++k) walk.operands[index(k)].strides[at] = strides[index(k)];
+// Dimensions of `sizes` that every one of `strides` walks through as if they were one become one.
+// Returns how many are left; what lies behind them is 0.
+int join(std::array<int64_t, kMaxDims>& sizes, int rank,
+         std::span<std::array<int64_t, kMaxDims>* const> strides) {
+  int left = 0;
+  for (int d = 0; d < rank; ++d) {
+    const size_t from = index(d);
+    if (sizes[from] == 1) continue;
+    const bool joins =
+        left > 0 && std::ranges::all_of(strides, [&](const std::array<int64_t, kMaxDims>* s) {
+          return (*s)[index(left - 1)] == (*s)[from] * sizes[from];
+        });
+    const size_t to = index(joins ? left - 1 : left++);
+    sizes[to] = joins ? sizes[to] * sizes[from] : sizes[from];
+    for (std::array<int64_t, kMaxDims>* const s : strides) (*s)[to] = (*s)[from];
+  }
+  for (size_t d = index(left); d < index(rank); ++d) {
+    sizes[d] = 0;
+    for (std::array<int64_t, kMaxDims>* const s : strides) (*s)[d] = 0;
+  }
+  return left;
 }
 
 }  // namespace
@@ -32,7 +39,6 @@ void add_dimension(Walk& walk, int64_t size, const std::array<int64_t, kMaxOpera
 Walk make_walk(const Tensor& out, std::span<const Tensor> in) {
   EPI_ASSERT(in.size() < kMaxOperands, "a walk has three inputs at most");
   Walk walk;
-  walk.rank = 0;
   walk.inputs = static_cast<int>(in.size());
   walk.numel = out.numel();
   std::array<Dims, kMaxOperands> strides;
@@ -49,12 +55,13 @@ Walk make_walk(const Tensor& out, std::span<const Tensor> in) {
       strides[i + 1] = broadcast_strides(in[i], out.sizes());
     }
   }
-  for (int d = 0; d < out.dim(); ++d) {
-    if (out.sizes()[d] == 1) continue;
-    std::array<int64_t, kMaxOperands> step{};
-    for (int k = 0; k <= walk.inputs; ++k) step[index(k)] = strides[index(k)][d];
-    add_dimension(walk, out.sizes()[d], step);
+  std::array<std::array<int64_t, kMaxDims>*, kMaxOperands> steps{};
+  for (size_t k = 0; k <= in.size(); ++k) {
+    steps[k] = &walk.operands[k].strides;
+    for (int d = 0; d < out.dim(); ++d) (*steps[k])[index(d)] = strides[k][d];
   }
+  for (int d = 0; d < out.dim(); ++d) walk.sizes[index(d)] = out.sizes()[d];
+  walk.rank = join(walk.sizes, out.dim(), std::span(steps).first(in.size() + 1));
   if (walk.rank == 0) {  // one element
     walk.rank = 1;
     walk.sizes[0] = 1;
@@ -90,29 +97,6 @@ ReduceOperand make_reduce_operand(const Tensor& t, const Dims& sizes, const Dims
   }
   return operand;
 }
-
-namespace {
-
-// Dimensions of `sizes` that every one of `strides` walks through as if they were one become one.
-// Returns how many are left.
-int join(std::array<int64_t, kMaxDims>& sizes, int rank,
-         std::span<std::array<int64_t, kMaxDims>* const> strides) {
-  int left = 0;
-  for (int d = 0; d < rank; ++d) {
-    const size_t from = index(d);
-    if (sizes[from] == 1) continue;
-    const bool joins =
-        left > 0 && std::ranges::all_of(strides, [&](const std::array<int64_t, kMaxDims>* s) {
-          return (*s)[index(left - 1)] == (*s)[from] * sizes[from];
-        });
-    const size_t to = index(joins ? left - 1 : left++);
-    sizes[to] = joins ? sizes[to] * sizes[from] : sizes[from];
-    for (std::array<int64_t, kMaxDims>* const s : strides) (*s)[to] = (*s)[from];
-  }
-  return left;
-}
-
-}  // namespace
 
 void join_dimensions(ReduceShape& shape, ReduceOperand& a, ReduceOperand& b) {
   std::array kept = {&a.kept_strides, &b.kept_strides};
