@@ -9,6 +9,7 @@
 #include "explain/memory/memory_sums.h"
 #include "trace/id_index.h"
 #include "trace/nesting.h"
+#include "trace/read/finish_trace.h"
 
 namespace epilogue::trace {
 namespace {
@@ -70,8 +71,7 @@ class Builder {
   void add_events() {
     const std::vector<StringId> names = row_names(trace_.strings);
     events_.reserve(trace_.events.size());
-    const bool is_own = std::ranges::any_of(
-        trace_.metadata, [](const auto& entry) { return entry.first == "epilogue_recorder"; });
+    const bool is_own = is_own_trace(trace_);
     for (const uint32_t i : event_order(trace_)) {
       const Event& event = trace_.events[i];
       const bool is_device = is_device_category(event.category);

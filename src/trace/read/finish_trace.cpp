@@ -13,13 +13,13 @@ namespace {
 constexpr std::string_view kOwnLaunch = "epiLaunchKernel";
 constexpr std::string_view kOwnMetadata = "epilogue_recorder";
 
-bool is_own(const Trace& trace) {
+}  // namespace
+
+bool is_own_trace(const Trace& trace) {
   return trace.strings.find(kOwnLaunch).has_value() ||
          std::any_of(trace.metadata.begin(), trace.metadata.end(),
                      [](const auto& entry) { return entry.first == kOwnMetadata; });
 }
-
-}  // namespace
 
 void set_lane_names(Trace& trace, const std::vector<LaneName>& names) {
   using Kind = LaneName::Kind;
@@ -90,7 +90,7 @@ void set_device_label(Trace& trace) {
   // Our own traces of a GPU describe it; those of a CPU have no device of a compute capability.
   const bool is_gpu = std::ranges::any_of(
       trace.devices, [](const DeviceProperties& device) { return device.compute_major > 0; });
-  const bool is_own_cpu = is_own(trace) && !is_gpu;
+  const bool is_own_cpu = is_own_trace(trace) && !is_gpu;
   trace.device_label = !has_device ? "" : is_own_cpu ? "KERNEL" : is_tpu ? "TPU" : "CUDA";
 }
 

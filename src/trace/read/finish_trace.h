@@ -18,6 +18,8 @@ void set_flows(Trace& trace, const std::vector<FlowEnd>& ends);
 void set_window(Trace& trace, const std::optional<RecordedSpan>& span);
 // Older files do not say what was recorded: what is there was. Precondition: the metadata are set.
 void infer_recorded(Trace& trace);
+// Whether this project wrote the trace, of a CPU or of a GPU.
+bool is_own_trace(const Trace& trace);
 // "CUDA", "TPU", "KERNEL" or "", see Trace::device_label.
 void set_device_label(Trace& trace);
 
