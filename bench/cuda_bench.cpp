@@ -157,8 +157,8 @@ int run_shape(const Shape& s, DType dtype, double seconds) {
     const Timing t = agrees ? time_of(call, seconds) : Timing{};
     fmt::print(
         R"({{"name": "{}", "rows": {}, "dim": {}, "hidden": {}, "layers": {}, "dtype": "{}", )"
-        R"("min_us": {:.3f}, "median_us": {:.3f}, "low_us": {:.3f}, "high_us": {:.3f}, "tflops": {:.1f}, "rel_l2_error": {:.2e}, )"
-        R"("agrees": {}}})"
+        R"("min_us": {:.3f}, "median_us": {:.3f}, "low_us": {:.3f}, "high_us": {:.3f}, )"
+        R"("tflops": {:.1f}, "rel_l2_error": {:.2e}, "agrees": {}}})"
         "\n",
         name, s.rows, s.dim, s.hidden, s.layers, dtype_name(dtype), t.min_us, t.median_us, t.low_us,
         t.high_us, agrees ? flops_of(s) / t.median_us * 1e-6 : 0.0, error, agrees);

@@ -1,7 +1,9 @@
-# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...] [INLINES] [QUICK | PLAIN | KERNELS])
+# epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...]
+#           [INLINES] [QUICK | PLAIN | KERNELS])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down. INLINES: its speed
 # hangs on calls of small functions (epi_inlining_flags). QUICK: the time to compile it counts, not its speed
-# (epi_quick_flags). PLAIN: -O2, which is the default without INLINES. KERNELS: what it computes takes most of a program's time; with INLINES it alone keeps -O3.
+# (epi_quick_flags). PLAIN: -O2, which is the default without INLINES. KERNELS: what it computes takes most of a
+# program's time; with INLINES it alone keeps -O3.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
 # A GoogleTest executable and its CTest entry.
 #
