@@ -395,6 +395,44 @@ def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch, tiles):
     assert ("400 rows" in str(report)) == (not tiles)
 
 
+def test_calls_that_lose_again_are_known_without_all_checks(monkeypatch):
+    """By the number of rows of the same weight alone: any other call is looked at as the first."""
+    monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _: "torch")
+    module = epilogue.torch.fuse(nn.Sequential(nn.Linear(256, 512)).eval())
+    (linear,) = module
+    state = linear.__dict__[linear_state.STATE]
+    fully: "list[int]" = []
+    run = state.run
+    monkeypatch.setattr(state, "run", lambda m, x: fully.append(x.numel() // 256) or run(m, x))
+
+    def call(rows, dtype=torch.float32):
+        x = torch.randn(rows, 256, dtype=dtype)
+        torch.testing.assert_close(module(x), F.linear(x, linear.weight, linear.bias), rtol=1e-4, atol=1e-5)
+
+    def counts():
+        row = epilogue.torch.why(module).linears[0]
+        return row.fused_calls, row.own_calls
+
+    with torch.no_grad():
+        for rows in (1, 1, 1, 40, 1):
+            call(rows)
+        assert fully == [1] and counts() == (0, 5) and state.reason.startswith("1 row ")
+        call(8)  # gains
+        assert fully == [1, 8] and counts() == (1, 5)
+        linear.weight = nn.Parameter(torch.randn(512, 256))
+        call(1)
+        assert fully == [1, 8, 1] and counts() == (1, 6)
+        call(1)
+        with pytest.raises(RuntimeError):  # PyTorch's own words
+            module(torch.randn(1, 200))
+        assert fully == [1, 8, 1]
+    call(1)  # gradients are asked about
+    assert fully == [1, 8, 1, 1] and state.reason == "gradients are wanted"
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        module(torch.randn(1, 256))
+    assert len(fully) == 5
+
+
 def test_tune_measure_keeps_a_choice(tmp_path, monkeypatch):
     from epilogue.torch import choose
 

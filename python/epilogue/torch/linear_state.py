@@ -90,6 +90,16 @@ class _Pack(typing.NamedTuple):
     handle: "Handle | None"  # None: nothing is packed yet
 
 
+class _Lost(typing.NamedTuple):
+    """A call that its number of rows alone left to PyTorch."""
+
+    weight: torch.Tensor
+    columns: int
+    dtype: torch.dtype
+    rows: int
+    reason: str
+
+
 class _Pending(typing.NamedTuple):
     """Results of a set that was run for its first layer, until the others are called."""
 
@@ -119,6 +129,7 @@ class _Set:
         self.reason = ""  # of the last call that gave nothing
         self.packs: "dict[torch.dtype, _Pack]" = {}
         self.split: "sharded.Split | None" = None  # that all of them have
+        self.lost: "_Lost | None" = None  # the last such call
 
     def run(
         self, x: torch.Tensor, options: "Options", join: "sharded.Join | None" = None
@@ -183,7 +194,9 @@ class _Set:
         if self.split is not None:  # ranks must choose alike; its own way is DTensor's and gloo's, which takes longer than a product
             return packs_in_vain(0, dtype) if once else None
         if options.tune != "measure":
-            return (packs_in_vain(0, dtype) if once else None) or loses(rows, dtype)
+            reason = loses(rows, dtype)
+            self.lost = None if reason is None else _Lost(taken.given[0], taken.columns, dtype, rows, reason)
+            return (packs_in_vain(0, dtype) if once else None) or reason
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
         faster = choose.known(key)
@@ -331,6 +344,22 @@ class LinearState:
         self.own_calls += 1
         return None
 
+    def loses_again(self, module: nn.Module, x: typing.Any) -> bool:
+        """Whether all checks would leave the call to PyTorch as they did one before, in a tenth of their time: a model that
+        decodes one token has some four such calls a layer."""
+        lost = None if self.alone is None else self.alone.lost
+        if lost is None or module._parameters.get("weight") is not lost.weight or _is_grad_enabled() or _is_autocast_enabled("cpu"):
+            return False
+        if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
+            return False
+        rows = x.numel() // max(lost.columns, 1)
+        reason = lost.reason if rows == lost.rows else loses(rows, lost.dtype)
+        if reason is None:
+            return False
+        self.reason = reason
+        self.own_calls += 1
+        return True
+
     def run_split(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The same of a layer that is split over ranks, in place of the hooks of its plan. None: nothing is on it, or they run."""
         x = plain(x)
@@ -417,6 +446,8 @@ def _linear_class(original: type) -> type:
         state: "LinearState | None" = self.__dict__.get(STATE)
         if state is None:
             return own(self, *args)  # not fused any more, but a plan holds this function
+        if state.loses_again(self, args[0]):
+            return own(self, *args)
         if type(self) is _linear_class(original) and (is_split(self) or ("forward" in self.__dict__ and sharded.is_planned(self))):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])
