@@ -280,6 +280,36 @@ def test_by_measurement(name, trains, tmp_path, monkeypatch):
     choose.forget()
 
 
+@pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
+def test_frozen_mlps_of_many_rows_in_f32_are_the_faster_ones(name, tmp_path, monkeypatch):
+    """Inductor packs frozen weights by MKL, whose products may be as fast: the clock says, without being asked."""
+    from epilogue.torch import choose
+
+    if not torch._C.has_mkl:
+        pytest.skip("this torch has no MKL")
+    monkeypatch.setenv("EPILOGUE_CACHE_DIR", str(tmp_path))
+    choose.forget()
+    mlp = models.mlp_of(models.build(name), name)[0]
+    with torch.no_grad(), torch._inductor.config.patch(freezing=True):
+        for rows in (5, 20):  # of two: few are the engine's in any case
+            x = torch.randn(2, rows, 48)
+            for choice, count in ((None, None), ("own", 0), ("engine", 1)):
+                torch._dynamo.reset()
+                counters.clear()
+                if choice is not None and rows == 20:
+                    (file,) = tmp_path.iterdir()
+                    keys = list(json.loads(file.read_text()))
+                    assert len(keys) == 1 and keys[0].endswith("| frozen")
+                    file.write_text(json.dumps({keys[0]: choice}))
+                    choose.forget()
+                torch.testing.assert_close(torch.compile(mlp, backend="epilogue")(x), mlp(x), rtol=1e-4, atol=1e-5)
+                if rows == 5:
+                    assert replaced() == 1 and not list(tmp_path.iterdir())
+                elif count is not None:
+                    assert replaced() == count and counters["epilogue"]["PyTorch is faster (measured)"] == 1 - count
+    choose.forget()
+
+
 def test_options_and_modes_of_inductor():
     mlp = models.mlp_of(models.build("llama"), "llama")[0]
     x = torch.randn(3, 48)

@@ -19,10 +19,10 @@ from torch import fx
 from . import attention, choose, graph_experts, neighbours, patches
 from . import functional  # noqa: F401  (registers the ops)
 from .dynamo import GraphMlp, alike, is_written_between, mlp_at, steps_of
-from .linear_state import LEAST_ELEMENTS, gains_always, loses
+from .linear_state import GAINS, LEAST_ELEMENTS, gains_always, loses
 from .match import Plan
 from .nodes import Linear, Nodes, value_of
-from .training import FusedFunction, LinearFunction, products_of, result_of, train_once, unprofitable
+from .training import FusedFunction, LinearFunction, apart, products_of, result_of, train_once, unprofitable
 
 
 # What `counters["epilogue"]` counts beside reasons: ops that it made, and of these with fewer bits.
@@ -219,7 +219,8 @@ def _measured(mlp: GraphMlp, trains: bool) -> str:
         x, weights, biases = _like(mlp.x), [_like(w) for w in mlp.weights], [_like(b) for b in mlp.biases]
         rows = x.numel() // max(x.shape[-1], 1)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in weights)
-        key = choose.key(str(mlp), shapes, rows, x.dtype, False) + (" | training" if trains else "")
+        frozen = not trains and _is_packed_by_inductor(mlp)
+        key = choose.key(str(mlp), shapes, rows, x.dtype, False) + (" | training" if trains else " | frozen" if frozen else "")
         names = ("own", "engine")
         found = choose.known_of(key, names)
         if found is not None:
@@ -228,17 +229,42 @@ def _measured(mlp: GraphMlp, trains: bool) -> str:
             step = functools.partial(train_once, _plan(mlp), mlp.transposed, x.dtype, x, weights, biases)
             return choose.measure_all(key, {name: functools.partial(step, name) for name in names})
         with torch.no_grad():
-            own = functools.partial(result_of, _plan(mlp), mlp.transposed, x, weights, biases)
-            return choose.measure_all(key, {"own": own, "engine": _inference_call(mlp, x, weights, biases)})
+            plan = _plan(mlp)
+            parts = apart(plan, mlp.transposed, [*weights, *biases])
+            own = functools.partial(result_of, plan, mlp.transposed, x, weights, biases)
+            engine = functools.partial(torch.ops.epilogue.kept_mlp.default, x, *parts, plan.engine_activation())
+            return choose.measure_all(key, {"own": _frozen_call(mlp, x, *parts) if frozen else own, "engine": engine})
 
 
-def _inference_call(mlp: GraphMlp, x: torch.Tensor, weights: "list[torch.Tensor]",
-                    biases: "list[torch.Tensor | None]") -> "typing.Callable[[], torch.Tensor]":  # fmt: skip
-    weights = [w.t() if t else w for w, t in zip(weights, mlp.transposed)]
-    if mlp.packed:
-        weights[:1] = weights[0].chunk(2)
-        biases = [*((None, None) if biases[0] is None else biases[0].chunk(2)), *biases[1:]]
-    return functools.partial(torch.ops.epilogue.kept_mlp.default, x, weights, biases, _plan(mlp).engine_activation())
+def _is_packed_by_inductor(mlp: GraphMlp) -> bool:
+    """Whether Inductor would run its products of f32 with weights that MKL packed. These, of more rows than memory bounds,
+    are the only ones that are as fast as the engine's, on some CPUs and for some sizes."""
+    from torch._inductor import config
+
+    x = value_of(mlp.x)
+    sizes = x.shape[:-1]
+    if x.dtype is not torch.float32 or not config.freezing or not torch._C.has_mkl or not all(isinstance(n, int) for n in sizes):
+        return False
+    return products_of(x.dtype) == "torch" and math.prod(sizes) >= GAINS[x.dtype].stop
+
+
+def _frozen_call(mlp: GraphMlp, x: torch.Tensor, weights: "list[torch.Tensor]",
+                 biases: "list[torch.Tensor | None]") -> "typing.Callable[[], torch.Tensor]":  # fmt: skip
+    """What Inductor makes of a frozen MLP, in its kernels' number of passes: to compile it would take seconds."""
+    rows = x.numel() // x.shape[-1]
+    dense = [w.contiguous() for w in weights]
+    packed = [torch.ops.mkl._mkl_reorder_linear_weight(w, rows) for w in dense]
+
+    def product(i: int, of: torch.Tensor) -> torch.Tensor:
+        return torch.ops.mkl._mkl_linear(of, packed[i], dense[i], biases[i], rows)
+
+    def call() -> torch.Tensor:
+        first = product(0, flat)
+        up = product(1, flat) if mlp.gated else None
+        return product(-1, torch.ops.epilogue.mlp_hidden.default(first, up, mlp.activation))
+
+    flat = x.reshape(rows, -1)
+    return call
 
 
 def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
@@ -249,7 +275,7 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
         return "gradients: training=False"
     if trains and options.training == "always":
         return None
-    if options.tune == "measure":
+    if options.tune == "measure" or (not trains and _is_packed_by_inductor(mlp)):
         return "PyTorch is faster (measured)" if _measured(mlp, trains) == "own" else None
     return unprofitable(value_of(mlp.x).dtype) if trains else None
 

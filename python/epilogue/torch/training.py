@@ -163,7 +163,7 @@ def result_of(
     return F.linear(hidden, weights[-1].t() if transposed[-1] else weights[-1], biases[-1])
 
 
-def _apart(
+def apart(
     plan: Plan, transposed: "tuple[bool, ...]", parameters: "typing.Sequence[typing.Any]"
 ) -> "tuple[list[torch.Tensor], list[torch.Tensor | None]]":
     """Weights as [out, in] and biases, gate and up by themselves."""
@@ -183,7 +183,7 @@ class FusedFunction(torch.autograd.Function):
         ctx.plan, ctx.transposed, ctx.products = plan, transposed, products
         ops = _PRODUCTS[products]
         linear = ops.linear
-        weights, biases = _apart(plan, transposed, parameters)
+        weights, biases = apart(plan, transposed, parameters)
         rows = x.reshape(-1, x.shape[-1])
         gate = linear(rows, weights[0], biases[0]) if plan.gated else None
         last, hidden = ops.hidden(rows, weights[-2], biases[-2], gate, plan.activation)
@@ -235,7 +235,7 @@ def _gradients(
     wanted = ctx.needs_input_grad[3:]
     x, *parameters = inputs
     half = len(parameters) // 2
-    weights, _ = _apart(plan, ctx.transposed, parameters)
+    weights, _ = apart(plan, ctx.transposed, parameters)
     rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     branches: "list[torch.Tensor]" = []
     hidden = None  # not wanted
