@@ -140,6 +140,8 @@ def show(row: "dict[str, typing.Any]") -> None:
         line += "   int8: {:.2f}x of torchao [{:.2f}, {:.2f}]".format(*row["int8"])
     if "roofline" in row:
         line += f"   {row['roofline']:.0%} of the roofline ({row['gb_per_s']:.1f} GB/s)"
+    if "roofline, compiled" in row:
+        line += f", compiled {row['roofline, compiled']:.0%}"
     if "kept" in row:
         line += f"   saves {row['saved_ms']:.2f} ms, {row['kept']:.0%} of the {row['isolated_ms']:.2f} ms of its MLPs alone"
     if "share" in row:

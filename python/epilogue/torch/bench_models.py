@@ -15,8 +15,9 @@ of mixtures also the model without fuse() by that backend (`backend`).
 Peers: eager, torch.compile (its default; freezing, max-autotune and grouped GEMM templates), of mixtures transformers'
 grouped_mm, OpenVINO and zentorch where they are installed. Results agree first; then all take turns, round after round. A line
 has the ratio of medians to the best peer with its 95 % interval over rounds, and tokens a second with theirs. `share` is the
-part of eager's time that MLPs have. `decode` states the share of the time that reading the weights takes by itself
-(`roofline`), at the bandwidth of the same rounds. `fused` counts calls of one run: MLPs and experts, then linear layers.
+part of eager's time that MLPs have. `decode` states the share of the time that reading the weights and the cache takes by
+itself (`roofline`; of the compiled model `roofline, compiled`), at the bandwidth of the same rounds. `fused` counts calls of
+one run: MLPs and experts, then linear layers.
 
 Needs transformers. Say which machine gave the figures, and keep it quiet.
 """
@@ -146,6 +147,15 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
     return {"prefill": (lambda m: m(ids, use_cache=False).logits, count), "decode": (decode, 1)}
 
 
+def _cache_bytes(plain: nn.Module, count: int, words: int) -> int:
+    """Keys and values of `count` tokens, which a step of decoding reads."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    plain(torch.randint(2, words, (1, count)), past_key_values=cache, use_cache=True)
+    return sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
+
+
 def mlp_share(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> float:
     """The part of a call's time that its MLPs have."""
     inside: "list[float]" = []
@@ -203,12 +213,14 @@ def _phase_row(
         row = bench.compare(label, calls, tolerance, options, beside)
         row["share"] = mlp_share(plain, lambda: call(plain))
         row["fused"] = _counted(made["fused"], calls["fused"])
+        if phase == "decode":
+            count = bandwidth.weight_bytes(plain) + _cache_bytes(plain, options.prompt, options.words)
+            row.update(bandwidth.share(count, row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
+            row["roofline, compiled"] = row["roofline"] * row["ms"]["fused"] / row["ms"][COMPILED]
     row["saved_ms"] = row["ms"]["eager"] - row["ms"]["fused"]
     row["isolated_ms"] = row["beside_ms"]["blocks own"] - row["beside_ms"]["blocks fused"]
     if row["isolated_ms"] > 0.05 * row["ms"]["eager"]:  # else noise
         row["kept"] = row["saved_ms"] / row["isolated_ms"]
-    if phase == "decode":
-        row.update(bandwidth.share(bandwidth.weight_bytes(plain), row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
     row["tokens_per_s"] = _rates(row, tokens)
     return row
 
