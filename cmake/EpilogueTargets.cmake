@@ -1,9 +1,9 @@
 # epi_layer(<name> SOURCES a.cpp ... [DEPENDS layer ...] [LINKS lib ...] [PUBLIC_LINKS lib ...]
-#           [INLINES] [QUICK | PLAIN | KERNELS])
+#           [INLINES] [QUICK | PLAIN | KERNELS] [QUICK_SOURCES a.cpp ...])
 # One folder of src/ = one static library = one layer. DEPENDS names layers, the only way down. INLINES: its speed
 # hangs on calls of small functions (epi_inlining_flags). QUICK: the time to compile it counts, not its speed
 # (epi_quick_flags). PLAIN: -O2, which is the default without INLINES. KERNELS: what it computes takes most of a
-# program's time; with INLINES it alone keeps -O3.
+# program's time; with INLINES it alone keeps -O3. QUICK_SOURCES: sources of the same layer that are QUICK by themselves.
 # epi_test(<name> SOURCES a.cpp ... DEPENDS layer ... [LINKS lib ...] [LABELS l ...] [TIMEOUT s])
 # A GoogleTest executable and its CTest entry.
 #
@@ -101,9 +101,42 @@ endfunction()
 
 set_property(GLOBAL PROPERTY EPILOGUE_LAYERS "")
 
+# Settings of all sources of a layer.
+function(epi_layer_sources target name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS;LINKS;PUBLIC_LINKS")
+  # Declarations of include/epilogue are visible beyond a shared library (each header says so), and what
+  # the engine's library calls of the other: base, pointwise.
+  set(visibility hidden)
+  if(name MATCHES "^(base|pointwise)$")
+    set(visibility default)
+  endif()
+  set_target_properties(
+    ${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
+                         CXX_VISIBILITY_PRESET ${visibility}
+                         CUDA_VISIBILITY_PRESET ${visibility})
+  epi_unity(${target})
+  target_include_directories(
+    ${target}
+    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
+    PRIVATE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  # Header-only and private: users of the installed package need not have it.
+  list(TRANSFORM arg_LINKS REPLACE "^nlohmann_json::.*" "$<BUILD_INTERFACE:\\0>")
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:epi_flags> ${arg_LINKS})
+  list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
+  target_link_libraries(${target} PUBLIC ${arg_DEPENDS} ${arg_PUBLIC_LINKS})
+endfunction()
+
 function(epi_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK;PLAIN;KERNELS" "" "SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INLINES;QUICK;PLAIN;KERNELS" "" "SOURCES;QUICK_SOURCES;DEPENDS;LINKS;PUBLIC_LINKS")
+  set(links DEPENDS ${arg_DEPENDS} LINKS ${arg_LINKS} PUBLIC_LINKS ${arg_PUBLIC_LINKS})
   add_library(epilogue_${name} STATIC ${arg_SOURCES})
+  if(arg_QUICK_SOURCES)
+    add_library(epilogue_${name}_quick OBJECT ${arg_QUICK_SOURCES})
+    epi_layer_sources(epilogue_${name}_quick ${name} ${links})
+    target_link_libraries(epilogue_${name}_quick PRIVATE epi_quick_flags)
+    target_sources(epilogue_${name} PRIVATE $<TARGET_OBJECTS:epilogue_${name}_quick>)
+  endif()
   if(arg_INLINES)
     target_compile_options(epilogue_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${epi_inlining_flags}>)
   endif()
@@ -113,27 +146,7 @@ function(epi_layer name)
     target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_plain_flags>)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
-  # Declarations of include/epilogue are visible beyond a shared library (each header says so), and what
-  # the engine's library calls of the other: base, pointwise.
-  set(visibility hidden)
-  if(name MATCHES "^(base|pointwise)$")
-    set(visibility default)
-  endif()
-  set_target_properties(
-    epilogue_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
-                                CXX_VISIBILITY_PRESET ${visibility}
-                                CUDA_VISIBILITY_PRESET ${visibility})
-  epi_unity(epilogue_${name})
-  target_include_directories(
-    epilogue_${name}
-    PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>
-    PRIVATE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
-  target_compile_features(epilogue_${name} PUBLIC cxx_std_20)
-  # Header-only and private: users of the installed package need not have it.
-  list(TRANSFORM arg_LINKS REPLACE "^nlohmann_json::.*" "$<BUILD_INTERFACE:\\0>")
-  target_link_libraries(epilogue_${name} PRIVATE $<BUILD_INTERFACE:epi_flags> ${arg_LINKS})
-  list(TRANSFORM arg_DEPENDS PREPEND epilogue_)
-  target_link_libraries(epilogue_${name} PUBLIC ${arg_DEPENDS} ${arg_PUBLIC_LINKS})
+  epi_layer_sources(epilogue_${name} ${name} ${links})
   set_property(GLOBAL APPEND PROPERTY EPILOGUE_LAYERS epilogue_${name})
 endfunction()
 

@@ -51,9 +51,10 @@ std::string_view text_of(sqlite3_stmt* row, int column) {
 
 // A table, by the names of the columns that are asked for: versions of Nsight Systems differ in
 // them. A column that is not there reads as null.
-class Rows {
+class TableRows {
  public:
-  Rows(sqlite3* db, std::string_view table, const std::vector<std::string>& columns) : db_(db) {
+  TableRows(sqlite3* db, std::string_view table, const std::vector<std::string>& columns)
+      : db_(db) {
     // Views and virtual tables may run what the file's author wrote.
     const Statement is_table = prepare(
         db, fmt::format("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{}' AND sql "
@@ -196,7 +197,7 @@ class NsysReader {
 
  private:
   void read_strings() {
-    Rows rows(db_, "StringIds", {"id", "value"});
+    TableRows rows(db_, "StringIds", {"id", "value"});
     while (rows.next()) strings_[rows.number(0)] = trace_.strings.intern(rows.text(1));
   }
   StringId string(int64_t id) {
@@ -205,7 +206,7 @@ class NsysReader {
   }
 
   // Skips what has no time, and says how many.
-  Event* event(const Rows& rows, Category category) {
+  Event* event(const TableRows& rows, Category category) {
     if (!rows.has(0) || !rows.has(1) || rows.number(1) < rows.number(0)) {
       skip();
       return nullptr;
@@ -232,7 +233,7 @@ class NsysReader {
     columns.insert(columns.end(), more.begin(), more.end());
     return columns;
   }
-  KernelArgs* work(const Rows& rows, Category category) {
+  KernelArgs* work(const TableRows& rows, Category category) {
     Event* e = event(rows, category);
     if (e == nullptr) return nullptr;
     e->pid = static_cast<int32_t>(rows.number(2));
@@ -254,10 +255,10 @@ class NsysReader {
   }
 
   bool read_kernels() {
-    Rows rows(db_, "CUPTI_ACTIVITY_KIND_KERNEL",
-              work_columns({"demangledName", "registersPerThread", "gridX", "gridY", "gridZ",
-                            "blockX", "blockY", "blockZ", "staticSharedMemory",
-                            "dynamicSharedMemory", "contextId"}));
+    TableRows rows(db_, "CUPTI_ACTIVITY_KIND_KERNEL",
+                   work_columns({"demangledName", "registersPerThread", "gridX", "gridY", "gridZ",
+                                 "blockX", "blockY", "blockZ", "staticSharedMemory",
+                                 "dynamicSharedMemory", "contextId"}));
     while (rows.next()) {
       KernelArgs* args = work(rows, Category::kernel);
       if (args == nullptr) continue;
@@ -276,7 +277,7 @@ class NsysReader {
   }
 
   bool read_copies() {
-    Rows rows(db_, "CUPTI_ACTIVITY_KIND_MEMCPY", work_columns({"bytes", "copyKind"}));
+    TableRows rows(db_, "CUPTI_ACTIVITY_KIND_MEMCPY", work_columns({"bytes", "copyKind"}));
     while (rows.next())
       if (KernelArgs* args = work(rows, Category::gpu_memcpy)) {
         trace_.events.back().name = trace_.strings.intern(copy_name(rows.number(7)));
@@ -286,7 +287,7 @@ class NsysReader {
   }
 
   bool read_fills() {
-    Rows rows(db_, "CUPTI_ACTIVITY_KIND_MEMSET", work_columns({"bytes"}));
+    TableRows rows(db_, "CUPTI_ACTIVITY_KIND_MEMSET", work_columns({"bytes"}));
     while (rows.next())
       if (KernelArgs* args = work(rows, Category::gpu_memset)) {
         trace_.events.back().name = trace_.strings.intern("Memset (Device)");
@@ -297,7 +298,7 @@ class NsysReader {
 
   // --cuda-graph-trace=graph: a replay is one piece of work.
   bool read_graphs() {
-    Rows rows(db_, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", work_columns({"graphId"}));
+    TableRows rows(db_, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", work_columns({"graphId"}));
     while (rows.next())
       if (KernelArgs* args = work(rows, Category::kernel)) {
         trace_.events.back().name =
@@ -308,8 +309,8 @@ class NsysReader {
   }
 
   bool read_calls() {
-    Rows rows(db_, "CUPTI_ACTIVITY_KIND_RUNTIME",
-              {"start", "end", "globalTid", "correlationId", "nameId"});
+    TableRows rows(db_, "CUPTI_ACTIVITY_KIND_RUNTIME",
+                   {"start", "end", "globalTid", "correlationId", "nameId"});
     while (rows.next()) {
       const StringId full = string(rows.number(4));
       const StringId name = trace_.strings.intern(without_version(trace_.strings[full]));
@@ -330,7 +331,8 @@ class NsysReader {
   bool read_ranges() {
     constexpr int64_t kPushPop = 59;
     constexpr int64_t kStartEnd = 60;
-    Rows rows(db_, "NVTX_EVENTS", {"start", "end", "globalTid", "eventType", "text", "textId"});
+    TableRows rows(db_, "NVTX_EVENTS",
+                   {"start", "end", "globalTid", "eventType", "text", "textId"});
     while (rows.next()) {
       const int64_t type = rows.number(3);
       if (type != kPushPop && type != kStartEnd) continue;  // marks, names of domains
@@ -378,10 +380,10 @@ class NsysReader {
   }
 
   void read_devices() {
-    Rows rows(db_, "TARGET_INFO_GPU",
-              {"id", "name", "totalMemory", "smMajor", "smMinor", "smCount", "threadsPerWarp",
-               "maxThreadsPerBlock", "maxShmemPerBlock", "maxShmemPerBlockOptin", "maxShmemPerSm",
-               "maxRegistersPerBlock", "maxRegistersPerSm"});
+    TableRows rows(db_, "TARGET_INFO_GPU",
+                   {"id", "name", "totalMemory", "smMajor", "smMinor", "smCount", "threadsPerWarp",
+                    "maxThreadsPerBlock", "maxShmemPerBlock", "maxShmemPerBlockOptin",
+                    "maxShmemPerSm", "maxRegistersPerBlock", "maxRegistersPerSm"});
     while (rows.next()) {
       const auto small = [&](int column) { return static_cast<int32_t>(rows.number(column)); };
       trace_.devices.push_back({.id = small(0),
@@ -401,7 +403,7 @@ class NsysReader {
   }
 
   void read_start() {
-    Rows rows(db_, "TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"});
+    TableRows rows(db_, "TARGET_INFO_SESSION_START_TIME", {"utcEpochNs"});
     if (rows.next()) trace_.base_time_ns = rows.number(0);
   }
 
