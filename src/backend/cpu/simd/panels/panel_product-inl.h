@@ -287,7 +287,7 @@ void whole_tile_of(const PanelArgs& args, int64_t row) {
 template <class B>
 void panel_product(const PanelArgs& args) {
   if (args.m == 1) {
-    // Short runs would begin and end more often than they are read.
+    // A short panel's runs would end before the processor fetches ahead of them.
     const bool is_short = args.k * B::kStepBytes < kRowRuns * kLeastRun;
     return is_short ? row_product<B, 1>(args) : row_product<B, kRowRuns>(args);
   }
