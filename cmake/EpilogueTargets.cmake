@@ -111,8 +111,7 @@ function(epi_layer_sources target name)
     set(visibility default)
   endif()
   set_target_properties(
-    ${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
-                         CXX_VISIBILITY_PRESET ${visibility}
+    ${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET ${visibility}
                          CUDA_VISIBILITY_PRESET ${visibility})
   epi_unity(${target})
   target_include_directories(
@@ -147,6 +146,7 @@ function(epi_layer name)
   endif()
   add_library(epilogue::${name} ALIAS epilogue_${name})
   epi_layer_sources(epilogue_${name} ${name} ${links})
+  set_target_properties(epilogue_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY EPILOGUE_LAYERS epilogue_${name})
 endfunction()
 

@@ -86,10 +86,16 @@ def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
         return None
     if any(user.target is F.embedding for user in linear.weight.users):
         return "linear layers: the weight is an embedding's"  # a packed copy would hold it twice
-    sizes = x.shape[:-1]
-    if not all(isinstance(n, int) for n in sizes):
+    rows = _rows_of(x)
+    if rows is None:
         return "linear layers: PyTorch's own product is as fast, or the number of rows is unknown"
-    return None if loses(math.prod(sizes), x.dtype) is None else "linear layers: PyTorch's own product is as fast"
+    return None if loses(rows, x.dtype) is None else "linear layers: PyTorch's own product is as fast"
+
+
+def _rows_of(x: torch.Tensor) -> "int | None":
+    """None: it may change from call to call."""
+    sizes = x.shape[:-1]
+    return math.prod(sizes) if all(isinstance(n, int) for n in sizes) else None
 
 
 def _read_here(graph: fx.Graph, linear: Linear) -> Linear:
@@ -213,13 +219,12 @@ def _like(node: "fx.Node | None") -> "torch.Tensor | None":
     return torch.randn(sizes).to(value.dtype).requires_grad_(value.requires_grad)
 
 
-def _measured(mlp: GraphMlp, trains: bool) -> str:
-    """"own" (PyTorch's own ops) or "engine", whichever is faster; known from earlier, or timed now."""
+def _measured(mlp: GraphMlp, trains: bool, frozen: bool) -> str:
+    """"own" (PyTorch's own ops, frozen as Inductor's) or "engine", whichever is faster; known from earlier, or timed now."""
     with torch.utils._python_dispatch._disable_current_modes():
         x, weights, biases = _like(mlp.x), [_like(w) for w in mlp.weights], [_like(b) for b in mlp.biases]
         rows = x.numel() // max(x.shape[-1], 1)
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in weights)
-        frozen = not trains and _is_packed_by_inductor(mlp)
         key = choose.key(str(mlp), shapes, rows, x.dtype, False) + (" | training" if trains else " | frozen" if frozen else "")
         names = ("own", "engine")
         found = choose.known_of(key, names)
@@ -242,10 +247,10 @@ def _is_packed_by_inductor(mlp: GraphMlp) -> bool:
     from torch._inductor import config
 
     x = value_of(mlp.x)
-    sizes = x.shape[:-1]
-    if x.dtype is not torch.float32 or not config.freezing or not torch._C.has_mkl or not all(isinstance(n, int) for n in sizes):
+    if x.dtype is not torch.float32 or not config.freezing or not torch._C.has_mkl or products_of(x.dtype) != "torch":
         return False
-    return products_of(x.dtype) == "torch" and math.prod(sizes) >= GAINS[x.dtype].stop
+    rows = _rows_of(x)
+    return rows is not None and rows >= GAINS[x.dtype].stop
 
 
 def _frozen_call(mlp: GraphMlp, x: torch.Tensor, weights: "list[torch.Tensor]",
@@ -275,8 +280,9 @@ def _refusal(mlp: GraphMlp, trains: bool, options: Options) -> "str | None":
         return "gradients: training=False"
     if trains and options.training == "always":
         return None
-    if options.tune == "measure" or (not trains and _is_packed_by_inductor(mlp)):
-        return "PyTorch is faster (measured)" if _measured(mlp, trains) == "own" else None
+    frozen = not trains and _is_packed_by_inductor(mlp)
+    if options.tune == "measure" or frozen:
+        return "PyTorch is faster (measured)" if _measured(mlp, trains, frozen) == "own" else None
     return unprofitable(value_of(mlp.x).dtype) if trains else None
 
 

@@ -119,6 +119,15 @@ def _inputs(model: nn.Module, shape: Shape, count: int, words: int) -> "dict[str
     return {"input_ids": ids}
 
 
+def _cache_of(plain: nn.Module, ids: torch.Tensor) -> typing.Any:
+    """The keys and values of a prompt."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    plain(ids, past_key_values=cache, use_cache=True)
+    return cache
+
+
 def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[str, tuple[Call, int]]":
     """What a phase calls, and how many tokens that is."""
     given = _inputs(plain, shape, count, words)
@@ -133,13 +142,9 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
 
     def decode(m: nn.Module) -> torch.Tensor:
         """One token behind the prompt. Its keys and values go again, so that each call is the same."""
-        from transformers import DynamicCache
-
         cache = caches.get(id(m))
         if cache is None:
-            # By the plain model: what a peer compiles is the step.
-            cache = caches[id(m)] = DynamicCache()
-            plain(ids, past_key_values=cache, use_cache=True)
+            cache = caches[id(m)] = _cache_of(plain, ids)  # by the plain model: what a peer compiles is the step
         out = m(ids[:, -1:], past_key_values=cache, use_cache=True).logits
         cache.crop(-1)
         return out
@@ -149,10 +154,7 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
 
 def _cache_bytes(plain: nn.Module, count: int, words: int) -> int:
     """Keys and values of `count` tokens, which a step of decoding reads."""
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    plain(torch.randint(2, words, (1, count)), past_key_values=cache, use_cache=True)
+    cache = _cache_of(plain, torch.randint(2, words, (1, count)))
     return sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
 
 
