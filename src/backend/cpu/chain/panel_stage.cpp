@@ -128,14 +128,21 @@ class StageRun {
     return std::max<int64_t>(1, sum_depth(weights_, *call_.kernel, m_, length));
   }
 
+  // Whether the kernel takes all of a chunk and ends sums of `depth` itself, in registers and L1,
+  // as kernels of f32 rows can. Not where a panel's part stays in L1 while all rows pass.
+  bool ends_sums(int64_t depth) const {
+    const simd::PanelLayout& layout = call_.kernel->layout;
+    if (layout.row_bytes != 4) return false;
+    return m_ == 1 ||
+           (!two_sums_ && layout.most_k == 0 && weights_.panel_bytes(depth) > simd::kPanelInL1);
+  }
+
   // sums (+)= rows x panel over k in [begin, end), in sums of `sum`. `next`: weights to fetch
   // meanwhile, as many; null: none.
   void multiply(int64_t panel, int64_t begin, int64_t end, int64_t sum, const void* next,
                 Sums sums) const {
     const int64_t bytes = call_.kernel->layout.row_bytes;
-    // Of one row of f32 the kernel ends its sums itself.
-    const bool is_row = m_ == 1 && bytes == 4;
-    const int64_t depth = is_row ? std::max<int64_t>(1, end - begin) : sum;
+    const int64_t depth = ends_sums(sum) ? std::max<int64_t>(1, end - begin) : sum;
     PanelArgs args;
     args.m = m_;
     args.depth = sum;

@@ -41,6 +41,10 @@ class PanelWork {
   virtual void do_piece() = 0;
 };
 
+// A panel of so few bytes stays in L1 between the tiles that read it: what would be fetched is
+// there.
+inline constexpr int64_t kPanelInL1 = 16 << 10;
+
 // A product of a block of rows with one panel: sums[i][j] = a[i][:] . b[:][j], f32.
 struct PanelArgs {
   int64_t m = 0;            // rows, any number
@@ -61,8 +65,8 @@ struct PanelArgs {
   // Add to what is there, a later chunk of k: the chunk is summed by itself first, so that long
   // sums do not lose what short ones keep.
   bool accumulate = false;
-  // Of one row: k that one sum takes in before it is added to others, within the kernel; 0: all.
-  // Kernels of f32 rows alone know it.
+  // k that one sum takes in before it is added to others, within the kernel; 0: all. Kernels of f32
+  // rows without a most_k alone know it.
   int64_t depth = 0;
   // One part, and a kernel that `stores`: the sums (added to what is there, if `accumulate`) are
   // finished and stored there instead. Null: they are stored in `sums`.

@@ -30,10 +30,6 @@ constexpr Ahead ahead_of(int64_t rows, Stream stream) {
   return {};
 }
 
-// A panel of so few bytes stays in L1 between the tiles that read it: what would be fetched is
-// there.
-constexpr int64_t kPanelInL1 = 16 << 10;
-
 // As many of a vector's columns as there are, from column j on.
 template <FloatType kType>
 HWY_INLINE void store_columns(const PanelStore& s, int64_t row, int64_t j, Vf v) {
@@ -86,6 +82,8 @@ struct SumsPlace {
         halves{args.sums[0] + row * stride, args.sums[1] == nullptr
                                                 ? args.sums[0] + row * stride + kWidth / 2
                                                 : args.sums[1] + row * stride} {}
+  // Both parts of a row side by side.
+  explicit SumsPlace(float* sums) : stride(kWidth), halves{sums, sums + kWidth / 2} {}
   // Row i, vector j of the panel.
   HWY_INLINE float* at(int64_t i, int64_t j) const {
     return halves[j / (kNv / 2)] + i * stride + j % (kNv / 2) * static_cast<int64_t>(kLanes);
@@ -131,10 +129,10 @@ inline HWY_NOINLINE void finish_rows(const PanelStore& s, int64_t row, const flo
   }
 }
 
-// put_sum() of a tile. Sums to be finished lie in L1 first, in `memory`, for finish() takes as much
-// code as the rest of a short tile: written out for each sum, it made 17 KB of a tile of 1.7 KB.
-// `memory` is no member, and what the arguments say is copied: stores could change them, for all
-// that the compiler knows.
+// put_sum() of a tile, in pieces of k. Between pieces sums lie in L1, in `memory`, and so do those
+// to be finished, for finish() takes as much code as the rest of a short tile: written out for each
+// sum, it made 17 KB of a tile of 1.7 KB. `memory` is no member, and what the arguments say is
+// copied: stores could change them, for all that the compiler knows.
 template <int64_t kRows>
 class TileSums {
  public:
@@ -145,18 +143,21 @@ class TileSums {
         store_(args.store),
         row_(row),
         memory_(memory),
-        earlier_(args, row),
-        to_(earlier_) {
-    if (store_ != nullptr) {
-      to_.stride = kWidth;
-      to_.halves[0] = memory;
-      to_.halves[1] = memory + kWidth / 2;
-    }
+        sums_(args, row),
+        from_(sums_),
+        to_(sums_) {
+    begin_piece(true, true);
   }
 
+  // put() goes on with a piece of k, the first one, the last one, or both: there is no other.
+  void begin_piece(bool is_first, bool is_last) {
+    adds_ = accumulate_ || !is_first;
+    from_ = is_first ? sums_ : SumsPlace(memory_);
+    to_ = is_last && store_ == nullptr ? sums_ : SumsPlace(memory_);
+  }
   // The sum of row `row` + i, vector j of the panel.
   HWY_INLINE void put(int64_t i, int64_t j, Vf sum) const {
-    if (accumulate_) sum = hn::Add(load(earlier_.at(i, j)), sum);
+    if (adds_) sum = hn::Add(load(from_.at(i, j)), sum);
     store(sum, to_.at(i, j));
   }
   // After all of them.
@@ -166,10 +167,12 @@ class TileSums {
 
  private:
   bool accumulate_;
+  bool adds_ = false;
   const PanelStore* store_;
   int64_t row_;
   float* memory_;
-  SumsPlace earlier_;
+  SumsPlace sums_;
+  SumsPlace from_;
   SumsPlace to_;
 };
 
@@ -242,40 +245,73 @@ void row_product(const PanelArgs& args) {
   for (int64_t j = 0; j < kNv; ++j) put_sum(args, 0, j, hn::Add(totals[0][j], totals[1][j]));
 }
 
-// put(row, vector, sum) of kRows rows times one panel.
+// put(row, vector, sum) of kRows rows times one panel, over k in [begin, end).
 template <class B, int64_t kRows, Ahead kAhead, class Put>
-HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, const Put& put) {
+HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, int64_t begin, int64_t end,
+                           const Put& put) {
   const float* rows[kRows];
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i)
-    rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride;
+    rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride + begin;
   const int64_t pieces = args.m / kMr;
-  const NextPanel next(next_of(args, pieces), pieces, row / kMr, args.k, B::kStepBytes,
-                       kFetchSteps);
-  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), kAhead>(rows, B(args.panel), args.k, next,
-                                                                put);
+  const int64_t bytes = begin * B::kStepBytes;
+  const auto* next = static_cast<const char*>(next_of(args, pieces));
+  if (next != nullptr) next += bytes;
+  const NextPanel ahead(next, pieces, row / kMr, end - begin, B::kStepBytes, kFetchSteps);
+  micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), kAhead>(
+      rows, B(static_cast<const char*>(args.panel) + bytes), end - begin, ahead, put);
 }
 
+// What a tile adds to and what it writes after its products, asked for before them.
+template <int64_t kRows>
+HWY_INLINE void fetch_results(const PanelArgs& args, int64_t row) {
+  if (args.accumulate) {
+    const SumsPlace sums(args, row);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kNv; ++j) fetch_line<kIntoL1>(sums.at(i, j));
+    }
+  }
+  if (args.store == nullptr) return;
+  constexpr int64_t line = 64;
+  const PanelStore& s = *args.store;
+  const int64_t bytes = s.type == FloatType::f32 ? 4 : 2;
+  for (int64_t i = 0; i < kRows; ++i) {
+    const char* const to = static_cast<const char*>(s.out) + (row + i) * s.stride * bytes;
+    for (int64_t j = 0; j < s.columns * bytes; j += line) fetch_to_write(to + j);
+  }
+}
+
+// Sums of args.depth products each; all but the last ones stay in L1.
 template <class B, int64_t kRows, Ahead kAhead>
 void panel_tile(const PanelArgs& args, int64_t row) {
   HWY_ALIGN float memory[TileSums<kRows>::kFloats];
-  const TileSums<kRows> sums(args, row, memory);
-  panel_sums<B, kRows, kAhead>(
-      args, row, [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+  TileSums<kRows> sums(args, row, memory);
+  if constexpr (kRows == kMr) fetch_results<kRows>(args, row);
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  for (int64_t k = 0; k < args.k; k += depth) {
+    const int64_t end = std::min(k + depth, args.k);
+    sums.begin_piece(k == 0, end == args.k);
+    panel_sums<B, kRows, kAhead>(
+        args, row, k, end, [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+  }
   sums.finish();
 }
 
 template <class B, Ahead kAhead, FloatType kType, bool kRelu>
 void whole_tile(const PanelArgs& args, int64_t row) {
   const WholeStore<kType, kRelu> to(*args.store);
-  panel_sums<B, kMr, kAhead>(args, row, [to, row](int64_t i, int64_t j, Vf sum) HWY_ATTR {
-    to.put(row + i, j * static_cast<int64_t>(kLanes), sum);
-  });
+  panel_sums<B, kMr, kAhead>(args, row, 0, args.k,
+                             [to, row](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+                               to.put(row + i, j * static_cast<int64_t>(kLanes), sum);
+                             });
 }
 
 // Whether WholeStore can store a panel's results.
 inline bool stores_whole(const PanelArgs& args) {
-  return args.store != nullptr && args.store->columns == kWidth && !args.accumulate;
+  return args.store != nullptr && args.store->columns == kWidth && !args.accumulate &&
+         (args.depth == 0 || args.k <= args.depth);
 }
 
 template <class B, FloatType kType>

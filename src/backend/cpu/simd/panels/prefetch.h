@@ -29,6 +29,10 @@ template <int kInto>
   __builtin_prefetch(at, 0, kInto);
 }
 
+[[gnu::always_inline]] inline void fetch_to_write(const void* at) {
+  __builtin_prefetch(at, 1, kIntoL1);
+}
+
 // How many bytes ahead of what is read is fetched, and into which level. 0: nothing.
 struct Ahead {
   int64_t bytes = 0;
