@@ -3,13 +3,14 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 
 import models
 import pytest
 import torch
 
-from epilogue.torch import bandwidth, bench, peers
+from epilogue.torch import bandwidth, bench, bench_models, peers
 from epilogue.torch.fuse import fuse, why
 from epilogue.torch.isolated import Blocks, InPlace
 
@@ -72,6 +73,25 @@ def test_experts(tmp_path):
     rows = json.loads(out.read_text())
     assert len(rows) == 8 and all(set(row["ms"]) >= {"fused", "eager", "grouped_mm"} for row in rows)
     assert all(row["error"]["fused"] < 1e-2 and ("bandwidth" in row) == (" 1 rows" in row["name"]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "name, first",
+    [
+        ("bert", ["bert.encoder.layer.0.intermediate.dense", "bert.encoder.layer.0.output.dense"]),  # in the layer's forward
+        ("gpt2", ["transformer.h.0.mlp.c_fc", "transformer.h.0.mlp.c_proj"]),
+        ("mixtral", ["model.layers.0.mlp.experts"]),
+    ],
+)
+def test_an_mlps_share_is_that_of_its_linear_layers(name, first):
+    shape = dataclasses.replace(bench_models.SHAPES[name], **bench_models.TINY)
+    plain = bench_models.build(name, shape, 1, 64, 64).eval()
+    assert bench_models._parts_of_mlps(plain) == [first]
+    call, _ = next(iter(bench_models.phases_of(plain, shape, 5, 64).values()))
+    before = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in plain.modules()]
+    with torch.no_grad():
+        assert 0 < bench_models.mlp_share(plain, lambda: call(plain)) < 1
+    assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in plain.modules()] == before
 
 
 def test_models(tmp_path):

@@ -35,8 +35,10 @@ from torch import nn
 
 from . import bandwidth, bench
 from .fuse import fuse, why
+from .fused_class import STATE
 from .isolated import Blocks
 from .peers import BACKEND, COMPILED, MIXTURES, PEERS, TRAINING, installed
+from .state import State
 from .timing import interval
 
 WORDS = 8192
@@ -158,16 +160,42 @@ def _cache_bytes(plain: nn.Module, count: int, words: int) -> int:
     return sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
 
 
+def _parts_of_mlps(model: nn.Module) -> "list[list[str]]":
+    """The modules that each MLP and each layer's experts run, in order: of an MLP its linear layers, for it may be part of a
+    larger module's forward."""
+    fused = fuse(copy.deepcopy(model))
+    parts, known = [], set()
+    for name, module in fused.named_modules():
+        state = module.__dict__.get(STATE)
+        if not isinstance(state, State):
+            continue
+        paths = [".".join(filter(None, (name, path))) for path in state.plan.linears]
+        if not known.issuperset(paths):  # a layer's state and its MLP's have the same
+            parts.append(paths)
+        known.update(paths)
+    for row in why(fused).fused:
+        if not any(path.startswith(row.name + ".") for path in known):
+            parts.append([row.name])
+    return parts
+
+
 def mlp_share(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> float:
     """The part of a call's time that its MLPs have."""
     inside: "list[float]" = []
-    starts: "list[float]" = []
-    names = {row.name for row in why(fuse(copy.deepcopy(model))).fused}
     hooks = []
-    for name, module in model.named_modules():
-        if name in names:
-            hooks.append(module.register_forward_pre_hook(lambda *_: starts.append(time.perf_counter())))
-            hooks.append(module.register_forward_hook(lambda *_: inside.append(time.perf_counter() - starts.pop())))
+    modules = dict(model.named_modules())
+    for parts in _parts_of_mlps(model):
+        starts: "list[float]" = []
+
+        def begin(*_: typing.Any, starts: "list[float]" = starts) -> None:
+            starts.append(time.perf_counter())
+
+        def end(*_: typing.Any, starts: "list[float]" = starts) -> None:
+            inside.append(time.perf_counter() - starts[0])
+            starts.clear()
+
+        hooks += [modules[part].register_forward_pre_hook(begin) for part in parts]
+        hooks.append(modules[parts[-1]].register_forward_hook(end))
     shares = []
     for _ in range(4):
         inside.clear()
