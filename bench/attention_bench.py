@@ -11,13 +11,13 @@ Needs torch and epilogue.torch. Leave the machine alone meanwhile.
 import argparse
 import statistics
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
 
 import epilogue.torch  # noqa: F401  (registers the ops)
 from epilogue.torch import functional  # noqa: F401
+from epilogue.torch.timing import interleaved, quartiles, relative
 
 # name: batch, heads, heads of keys, rows, columns, how queries are limited
 SHAPES = {
@@ -30,17 +30,6 @@ SHAPES = {
     "vit": (1, 12, 12, 197, 64, "none"),
     "llama, 2048": (1, 32, 8, 2048, 64, "causal"),
 }
-
-
-def milliseconds(call, count):
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - begin) * 1e3 / count
-
-
-def relative(found, exact):
-    return ((found.double() - exact).norm() / exact.norm()).item()
 
 
 def main():
@@ -59,16 +48,16 @@ def main():
         causal = limit == "causal"
         mask = torch.ones(rows, rows, dtype=torch.bool).tril()[None, None] if limit == "mask" else None
         given = {"attn_mask": mask, "is_causal": causal, "enable_gqa": heads != shared}
-        ours = lambda: torch.ops.epilogue.attention(q, k, v, mask, causal, None)  # noqa: B023, E731
-        own = lambda: F.scaled_dot_product_attention(q, k, v, **given)  # noqa: B023, E731
+        calls = {
+            "ours": lambda: torch.ops.epilogue.attention(q, k, v, mask, causal, None),  # noqa: B023
+            "own": lambda: F.scaled_dot_product_attention(q, k, v, **given),  # noqa: B023
+        }
         with torch.inference_mode():
             exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), **given)
-            errors = relative(ours().transpose(1, 2), exact), relative(own(), exact)
-            count = max(1, int(5 / milliseconds(own, 3)))
-            times = [(milliseconds(ours, count), milliseconds(own, count)) for _ in range(options.rounds)]
-        ratios = sorted(b / a for a, b in times)
-        low, middle, high = (ratios[int(len(ratios) * f)] for f in (0.25, 0.5, 0.75))
-        mine, theirs = (statistics.median(t[i] for t in times) for i in (0, 1))
+            errors = relative(calls["ours"]().transpose(1, 2), exact), relative(calls["own"](), exact)
+            times = interleaved(calls, 0.005, options.rounds)
+        low, middle, high = quartiles(times["own"], times["ours"])
+        mine, theirs = (statistics.median(times[name]) for name in calls)
         wrong = errors[0] > 1.05 * errors[1]
         failed |= wrong
         print(

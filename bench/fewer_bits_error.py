@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import epilogue.torch
+from epilogue.torch.timing import relative
 
 SHAPES = [(256, 1024), (1024, 2816)]
 ROWS = 64
@@ -85,10 +86,6 @@ def torchao_of(module, name):
     except (RuntimeError, NotImplementedError, AssertionError, TypeError) as e:
         print(f"fewer_bits_error.py: torchao's {name} takes no part: {e}", file=sys.stderr)
     return None
-
-
-def relative(got, exact):
-    return ((got.double() - exact).norm() / exact.norm()).item()
 
 
 def one(dim, hidden, kind, seed, scheme):

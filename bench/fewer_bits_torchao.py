@@ -30,7 +30,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import epilogue.torch  # noqa: E402
-from epilogue.torch.timing import interleaved, ratio, relative  # noqa: E402
+from epilogue.torch.timing import interleaved, quartiles, ratio, relative  # noqa: E402
 
 DIM, HIDDEN = 2048, 8192
 # Name, options of fuse(), torchao's config.
@@ -82,12 +82,6 @@ def torchao_of(plain, name, x):
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"
 
 
-def quartiles(best, fused):
-    """Quartiles of the rounds' ratios."""
-    low, _, high = statistics.quantiles([b / f for b, f in zip(best, fused)], n=4)
-    return low, high
-
-
 def run(rows, seconds, rounds, schemes):
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -125,9 +119,9 @@ def run(rows, seconds, rounds, schemes):
             theirs = "torchao" + name[5:]
             peers = [n for n in ("eager", "compile", "eager f32", "compile f32", theirs) if n in times]
             best = min(peers, key=lambda n: statistics.median(times[n]))
-            row.update(beside=best, ratio=ratio(times[best], times[name]), quartiles=quartiles(times[best], times[name]))
+            row.update(beside=best, ratio=ratio(times[best], times[name]), quartiles=quartiles(times[best], times[name])[::2])
             if LIMIT:
-                row.update(to_f32=ratio(times["fused f32"], times[name]), to_f32_quartiles=quartiles(times["fused f32"], times[name]))
+                row.update(to_f32=ratio(times["fused f32"], times[name]), to_f32_quartiles=quartiles(times["fused f32"], times[name])[::2])
             if theirs in times:
                 row.update(to_torchao=ratio(times[theirs], times[name]), errors=off[name] / off[theirs])
         found.append(row)

@@ -11,25 +11,14 @@ Limit both to AVX2 by EPILOGUE_ISA=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2. Needs torc
 import argparse
 import statistics
 import sys
-import time
 
 import torch
 from torch import nn
 
 import epilogue.torch
+from epilogue.torch.timing import interleaved, quartiles, relative
 
 SHAPES = ["512x2048x8192", "512x8192x2048", "512x768x3072", "512x3072x768", "64x768x3072"]  # rows x inputs x outputs
-
-
-def milliseconds(call, count):
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - begin) * 1e3 / count
-
-
-def relative(found, exact):
-    return ((found.double() - exact).norm() / exact.norm()).item()
 
 
 def main():
@@ -53,17 +42,17 @@ def main():
             exact = x.double() @ layer.weight.double().T + layer.bias.double()
             packed = torch.ops.mkl._mkl_reorder_linear_weight(layer.weight, rows)
             fused = epilogue.torch.fuse(nn.Sequential(layer), linears="always")
-            ours = lambda: fused(x)  # noqa: B023, E731
-            mkl = lambda: torch.ops.mkl._mkl_linear(x, packed, layer.weight, layer.bias, rows)  # noqa: B023, E731
+            calls = {
+                "ours": lambda: fused(x),  # noqa: B023
+                "mkl": lambda: torch.ops.mkl._mkl_linear(x, packed, layer.weight, layer.bias, rows),  # noqa: B023
+            }
             before = epilogue.torch.why(fused).linear_calls
-            errors = relative(ours(), exact), relative(mkl(), exact)
+            errors = [relative(call(), exact) for call in calls.values()]
             if epilogue.torch.why(fused).linear_calls == before:
                 sys.exit(f"{shape}: the layer did not run fused")
-            count = max(1, int(20 / milliseconds(mkl, 3)))
-            times = [(milliseconds(ours, count), milliseconds(mkl, count)) for _ in range(options.rounds)]
-        ratios = sorted(b / a for a, b in times)
-        low, middle, high = (ratios[int(len(ratios) * f)] for f in (0.25, 0.5, 0.75))
-        mine, theirs = (statistics.median(t[i] for t in times) for i in (0, 1))
+            times = interleaved(calls, 0.02, options.rounds)
+        low, middle, high = quartiles(times["mkl"], times["ours"])
+        mine, theirs = (statistics.median(times[name]) for name in calls)
         flops = 2e-6 * rows * inputs * outputs
         wrong = errors[0] > 1.05 * errors[1]
         failed |= wrong

@@ -42,6 +42,12 @@ def ratio(best: "list[float]", fused: "list[float]") -> "tuple[float, float, flo
     return statistics.median(best) / statistics.median(fused), seen[12], seen[487]
 
 
+def quartiles(best: "list[float]", fused: "list[float]") -> "tuple[float, float, float]":
+    """Of the rounds' ratios; the one between is their median."""
+    low, middle, high = statistics.quantiles([b / f for b, f in zip(best, fused)], n=4)
+    return low, middle, high
+
+
 def interval(times: "list[float]") -> "tuple[float, float, float]":
     """The median, with the 95 % interval of resampled rounds."""
     draw = random.Random(0)
