@@ -2,8 +2,7 @@
 // Panels of 4-bit weights times few rows of 16-bit integers by AVX512-VNNI's dot products of four:
 // a step of 4 bits is a byte without a sign, and a row's integer is 256 times one byte with a sign
 // and another. A step of 8 k of 16 columns costs a shift, two masks and four dot products for each
-// row, half of what pairs of 16 bits cost (i4.cpp). Sums are the same integers, so that the bits
-// are the same too.
+// row, half of what pairs of 16 bits cost (i4.cpp). A group's sums are the same integers.
 //
 // Rows lie as the words of a panel ask for them, 16 bytes for 8 of k (group_bit()):
 //
@@ -16,6 +15,7 @@
 #include "backend/cpu/simd/panels/pack.h"
 #include "backend/cpu/simd/panels/row_tiles.h"
 #include "base/assert.h"
+#include "base/ceil_div.h"
 #include "base/cpu_features.h"
 
 #if defined(__x86_64__)
@@ -53,107 +53,151 @@ constexpr int64_t kRowsAtOnce = 4;
   return _mm512_set1_epi32(bits);
 }
 
-// kVectors vectors of columns from `column` on, of rows [row, row + kRows): into `out`, a panel's
-// width from row to row. Each vector of a panel's row is a line of the caches: the vectors that
-// another call takes are not read here.
-template <int64_t kRows, int64_t kVectors, Stream kStream>
-[[gnu::noinline]] void dots_tile(const PanelArgs& args, int64_t row, int64_t column, float* out) {
-  constexpr Ahead ahead = ahead_of_stream(1);
-  // Sums that wait for each other's last product would take longer than the products.
-  constexpr int64_t kChains = kRows == 1 ? 2 : 1;
+// Sums of a group's products with the high bytes of a row, and with the low ones.
+struct GroupSums {
+  __m512i high;
+  __m512i low;
+};
+
+// kRuns runs of `count` groups each, one after the other from group `first` on, all read at once.
+template <int64_t kRuns>
+struct Runs {
+  int64_t of(int64_t r, int64_t g) const { return first + r * count + g; }
+  int64_t first;
+  int64_t count;
+};
+
+// out (+)= kVectors vectors of columns from `column` on, of rows [row, row + kRows), without the
+// rows' scales; a panel's width from row to row. Each run is summed by itself. Each vector of a
+// panel's row is a line of the caches: the vectors that another call takes are not read here.
+template <int64_t kRows, int64_t kVectors, Stream kStream, int64_t kRuns>
+[[gnu::noinline]] void dots_tile(const PanelArgs& args, int64_t row, int64_t column,
+                                 Runs<kRuns> runs, float* out) {
+  constexpr int64_t ahead = kRuns > 1 ? kAheadOfRun.bytes : ahead_of_stream(1).bytes;
   const GroupFormat& f = *args.groups;
   const __m512i mask = _mm512_set1_epi8(0xF);
   const char* a[kRows];
   const int32_t* row_sums[kRows];
-  __m512 totals[kRows][kVectors];
+  __m512 totals[kRuns][kRows][kVectors];
 #pragma GCC unroll 4
   for (int64_t i = 0; i < kRows; ++i) {
     a[i] = static_cast<const char*>(args.a) + 2 * (row + i) * args.a_stride;
     row_sums[i] = args.row_sums + (row + i) * args.row_sums_stride;
-#pragma GCC unroll 4
-    for (int64_t j = 0; j < kVectors; ++j) totals[i][j] = _mm512_setzero_ps();
-  }
-  for (int64_t g = 0; g * f.size < args.k; ++g) {
-    const GroupView group = group_at(args.panel, f, kPairsWidth, g);
-    const uint32_t* words = group.words + column;
-    if constexpr (kStream == Stream::first) {
-      const char* const header = reinterpret_cast<const char*>(group.scales);
-      for (int64_t b = 0; b < group_header_bytes(f, kPairsWidth); b += 64)
-        fetch_line<ahead.into>(header + b + ahead.bytes);
-    }
-    __m512i sums[kRows][kVectors][2][kChains];
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kVectors; ++j)
 #pragma GCC unroll 2
-        for (int64_t c = 0; c < kChains; ++c)
-          sums[i][j][0][c] = sums[i][j][1][c] = _mm512_setzero_si512();
-    for (int64_t k = g * f.size; k < (g + 1) * f.size; k += 8, words += kPairsWidth) {
+    for (int64_t r = 0; r < kRuns; ++r)
 #pragma GCC unroll 4
-      for (int64_t j = 0; j < kVectors; ++j) {
-        const uint32_t* const at = words + j * kLanes;
-        if constexpr (kStream == Stream::first)
-          fetch_line<ahead.into>(reinterpret_cast<const char*>(at) + ahead.bytes);
-        const __m512i word = _mm512_loadu_si512(at);
-        const __m512i low = _mm512_and_si512(word, mask);
-        const __m512i high = _mm512_and_si512(_mm512_maskz_srli_epi32(kAll, word, 4), mask);
+      for (int64_t j = 0; j < kVectors; ++j) totals[r][i][j] = _mm512_setzero_ps();
+  }
+  for (int64_t g = 0; g < runs.count; ++g) {
+    const uint32_t* words[kRuns];
+    GroupSums sums[kRuns][kRows][kVectors];
+#pragma GCC unroll 2
+    for (int64_t r = 0; r < kRuns; ++r) {
+      const GroupView group = group_at(args.panel, f, kPairsWidth, runs.of(r, g));
+      words[r] = group.words + column;
+      if constexpr (kStream == Stream::first) {
+        const char* const header = reinterpret_cast<const char*>(group.scales);
+        for (int64_t b = 0; b < group_header_bytes(f, kPairsWidth); b += 64)
+          fetch_line<kIntoL2>(header + b + ahead);
+      }
 #pragma GCC unroll 4
-        for (int64_t i = 0; i < kRows; ++i) {
-          const char* const x = a[i] + 2 * k;
-          __m512i(&s)[2][kChains] = sums[i][j];
-          s[0][0] = dot(s[0][0], low, four_of(x));
-          s[1][0] = dot(s[1][0], low, four_of(x + 4));
-          s[0][kChains - 1] = dot(s[0][kChains - 1], high, four_of(x + 8));
-          s[1][kChains - 1] = dot(s[1][kChains - 1], high, four_of(x + 12));
+      for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kVectors; ++j)
+          sums[r][i][j] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    }
+    for (int64_t k = 0; k < f.size; k += 8) {
+#pragma GCC unroll 2
+      for (int64_t r = 0; r < kRuns; ++r) {
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kVectors; ++j) {
+          const uint32_t* const at = words[r] + k * (kPairsWidth / 8) + j * kLanes;
+          if constexpr (kStream == Stream::first)
+            fetch_line<kIntoL2>(reinterpret_cast<const char*>(at) + ahead);
+          const __m512i word = _mm512_loadu_si512(at);
+          const __m512i low = _mm512_and_si512(word, mask);
+          const __m512i high = _mm512_and_si512(_mm512_maskz_srli_epi32(kAll, word, 4), mask);
+#pragma GCC unroll 4
+          for (int64_t i = 0; i < kRows; ++i) {
+            const char* const x = a[i] + 2 * (runs.of(r, g) * f.size + k);
+            GroupSums& s = sums[r][i][j];
+            s.high = dot(s.high, low, four_of(x));
+            s.low = dot(s.low, low, four_of(x + 4));
+            s.high = dot(s.high, high, four_of(x + 8));
+            s.low = dot(s.low, high, four_of(x + 12));
+          }
         }
       }
     }
-    __m512i moved[kRows];
+#pragma GCC unroll 2
+    for (int64_t r = 0; r < kRuns; ++r) {
+      const int64_t index = runs.of(r, g);
+      const GroupView group = group_at(args.panel, f, kPairsWidth, index);
+      __m512i moved[kRows];
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kRows; ++i)
-      moved[i] = _mm512_set1_epi32(static_cast<int32_t>(static_cast<uint32_t>(row_sums[i][g + 1]) -
-                                                        static_cast<uint32_t>(row_sums[i][g])));
+      for (int64_t i = 0; i < kRows; ++i)
+        moved[i] =
+            _mm512_set1_epi32(static_cast<int32_t>(static_cast<uint32_t>(row_sums[i][index + 1]) -
+                                                   static_cast<uint32_t>(row_sums[i][index])));
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kVectors; ++j) {
-      const int64_t at = column + j * kLanes;
-      const __m512 scale = scales_of(group, at, f.scales);
-      const __m512i zero =
-          group.zeros == nullptr
-              ? _mm512_set1_epi32(kMiddleStep)
-              : _mm512_maskz_cvtepu8_epi32(
-                    kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(group.zeros + at)));
+      for (int64_t j = 0; j < kVectors; ++j) {
+        const int64_t at = column + j * kLanes;
+        const __m512 scale = scales_of(group, at, f.scales);
+        const __m512i zero =
+            group.zeros == nullptr
+                ? _mm512_set1_epi32(kMiddleStep)
+                : _mm512_maskz_cvtepu8_epi32(
+                      kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(group.zeros + at)));
 #pragma GCC unroll 4
-      for (int64_t i = 0; i < kRows; ++i) {
-        const __m512i(&s)[2][kChains] = sums[i][j];
-        __m512i large = s[0][0];
-        __m512i sum = s[1][0];
-        if constexpr (kChains > 1) {
-          large = _mm512_add_epi32(large, s[0][1]);
-          sum = _mm512_add_epi32(sum, s[1][1]);
+        for (int64_t i = 0; i < kRows; ++i) {
+          const GroupSums& s = sums[r][i][j];
+          __m512i sum = _mm512_add_epi32(s.low, _mm512_maskz_slli_epi32(kAll, s.high, 8));
+          sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zero, moved[i]));
+          __m512& total = totals[r][i][j];
+          total = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(kAll, sum), scale, total);
         }
-        sum = _mm512_add_epi32(sum, _mm512_maskz_slli_epi32(kAll, large, 8));
-        sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zero, moved[i]));
-        totals[i][j] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(kAll, sum), scale, totals[i][j]);
       }
     }
   }
 #pragma GCC unroll 4
   for (int64_t i = 0; i < kRows; ++i) {
-    const __m512 scale = _mm512_set1_ps(args.row_scales[row + i]);
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kVectors; ++j)
-      _mm512_store_ps(out + i * kPairsWidth + column + j * kLanes,
-                      _mm512_mul_ps(totals[i][j], scale));
+    for (int64_t j = 0; j < kVectors; ++j) {
+      float* const to = out + i * kPairsWidth + column + j * kLanes;
+      __m512 sum = totals[0][i][j];
+      if (runs.first > 0) sum = _mm512_add_ps(_mm512_load_ps(to), sum);
+#pragma GCC unroll 2
+      for (int64_t r = 1; r < kRuns; ++r) sum = _mm512_add_ps(sum, totals[r][i][j]);
+      _mm512_store_ps(to, sum);
+    }
   }
 }
 
 template <int64_t kRows, Stream kStream>
 void dots_rows(const PanelArgs& args, int64_t row, float* out) {
-  if constexpr (kRows <= 2) return dots_tile<kRows, 4, kStream>(args, row, 0, out);
-  // The sums of more rows fill the registers with half of the columns.
-  dots_tile<kRows, 2, kStream>(args, row, 0, out);
-  dots_tile<kRows, 2, kStream>(args, row, kPairsWidth / 2, out);
+  const int64_t groups = ceil_div(args.k, args.groups->size);
+  const auto tile = [&](auto runs) {
+    if constexpr (kRows <= 2) return dots_tile<kRows, 4, kStream>(args, row, 0, runs, out);
+    // The sums of more rows fill the registers with half of the columns.
+    dots_tile<kRows, 2, kStream>(args, row, 0, runs, out);
+    dots_tile<kRows, 2, kStream>(args, row, kPairsWidth / 2, runs, out);
+  };
+  if constexpr (kRows == 1) {
+    const int64_t half = groups / kIntegerRuns;
+    if (half > 0) tile(Runs<kIntegerRuns>{0, half});
+    if (groups % kIntegerRuns > 0) tile(Runs<1>{kIntegerRuns * half, 1});
+  } else {
+    tile(Runs<1>{0, groups});
+  }
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kRows; ++i) {
+    const __m512 scale = _mm512_set1_ps(args.row_scales[row + i]);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kPairsWidth; j += kLanes) {
+      float* const to = out + i * kPairsWidth + j;
+      _mm512_store_ps(to, _mm512_mul_ps(_mm512_load_ps(to), scale));
+    }
+  }
 }
 
 void arrange(void* rows, int64_t count) {

@@ -44,12 +44,39 @@ __m512i pair_of(const int16_t* a) {
   return _mm512_set1_epi32(bits);
 }
 
+constexpr int64_t kStepBytes = 2 * kPairsWidth;
+
+// Vector j of the columns of a step, widened.
+__m512i columns_at(const int8_t* step, int64_t j) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(step + j * 32)));
+}
+
+[[gnu::always_inline]] inline void fetch_step(const int8_t* step, int64_t ahead) {
+#pragma GCC unroll 2
+  for (int64_t i = 0; i < kStepBytes; i += 64) fetch_line<kIntoL2>(step + ahead + i);
+}
+
+template <int kParts>
+[[gnu::always_inline]] inline void put_row(const PanelArgs& args, int64_t row,
+                                           const __m512i (&sums)[kNv]) {
+  constexpr int64_t part_vectors = kNv / kParts;
+  constexpr int64_t part_width = kPairsWidth / kParts;
+  const __m512 row_scale = _mm512_set1_ps(args.row_scales[row]);
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j) {
+    float* const to = args.sums[j / part_vectors] + row * part_width + j % part_vectors * 16;
+    const __m512 scale = _mm512_mul_ps(row_scale, _mm512_loadu_ps(args.scales + j * 16));
+    const __m512 earlier = args.accumulate ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
+    _mm512_storeu_ps(
+        to,
+        _mm512_add_ps(earlier, _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAllLanes, sums[j]), scale)));
+  }
+}
+
 // sums (+)= (a[k] b[k] + a[k + 1] b[k + 1] + ...) times the row's scale and the column's. Integer
 // sums are exact, and fit: kI16RowsDepth products of at most 128 * 32767.
 template <int64_t kRows, int kParts, Stream kStream>
 void tile(const PanelArgs& args, int64_t row) {
-  constexpr int64_t part_vectors = kNv / kParts;
-  constexpr int64_t part_width = kPairsWidth / kParts;
   const auto* a = static_cast<const int16_t*>(args.a) + row * args.a_stride;
   const auto* b = static_cast<const int8_t*>(args.panel);
   __m512i sums[kRows][kNv];
@@ -58,18 +85,11 @@ void tile(const PanelArgs& args, int64_t row) {
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kNv; ++j) sums[i][j] = _mm512_setzero_si512();
   }
-  constexpr int64_t step_bytes = 2 * kPairsWidth;
-  for (int64_t k = 0; k < args.k; k += 2, b += step_bytes) {
-    if constexpr (kStream == Stream::first) {
-      constexpr Ahead ahead = ahead_of_stream(1);
-#pragma GCC unroll 2
-      for (int64_t i = 0; i < step_bytes; i += 64) fetch_line<ahead.into>(b + ahead.bytes + i);
-    }
+  for (int64_t k = 0; k < args.k; k += 2, b += kStepBytes) {
+    if constexpr (kStream == Stream::first) fetch_step(b, ahead_of_stream(1).bytes);
     __m512i columns[kNv];
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      columns[j] =
-          _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + j * 32)));
+    for (int64_t j = 0; j < kNv; ++j) columns[j] = columns_at(b, j);
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; ++i) {
       const __m512i factor = pair_of(a + i * args.a_stride + k);
@@ -79,24 +99,42 @@ void tile(const PanelArgs& args, int64_t row) {
     }
   }
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < kRows; ++i) {
-    const __m512 row_scale = _mm512_set1_ps(args.row_scales[row + i]);
+  for (int64_t i = 0; i < kRows; ++i) put_row<kParts>(args, row + i, sums[i]);
+}
+
+// One row. Its sums are exact, so that runs may be read in any order.
+template <int kParts>
+void row_product(const PanelArgs& args) {
+  const auto* a = static_cast<const int16_t*>(args.a);
+  const auto* b = static_cast<const int8_t*>(args.panel);
+  static_assert(kIntegerRuns == 2);
+  const int64_t run = args.k / 2 / kIntegerRuns;  // steps
+  __m512i sums[kIntegerRuns][kNv];
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) {
-      float* const to =
-          args.sums[j / part_vectors] + (row + i) * part_width + j % part_vectors * 16;
-      const __m512 scale = _mm512_mul_ps(row_scale, _mm512_loadu_ps(args.scales + j * 16));
-      const __m512 earlier = args.accumulate ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
-      _mm512_storeu_ps(
-          to, _mm512_add_ps(earlier,
-                            _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(kAllLanes, sums[i][j]), scale)));
+  for (int64_t j = 0; j < kNv; ++j) sums[0][j] = sums[1][j] = _mm512_setzero_si512();
+  const auto add_step = [a, b](int64_t step, __m512i(&sum)[kNv]) {
+    const __m512i factor = pair_of(a + 2 * step);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j)
+      sum[j] = _mm512_dpwssd_epi32(sum[j], columns_at(b + step * kStepBytes, j), factor);
+  };
+  for (int64_t step = 0; step < run; ++step) {
+#pragma GCC unroll 2
+    for (int64_t r = 0; r < kIntegerRuns; ++r) {
+      fetch_step(b + (r * run + step) * kStepBytes, kAheadOfRun.bytes);
+      add_step(r * run + step, sums[r]);
     }
   }
+  for (int64_t step = kIntegerRuns * run; step < args.k / 2; ++step) add_step(step, sums[0]);
+#pragma GCC unroll 4
+  for (int64_t j = 0; j < kNv; ++j) sums[0][j] = _mm512_add_epi32(sums[0][j], sums[1][j]);
+  put_row<kParts>(args, 0, sums[0]);
 }
 
 template <int kParts>
 void panel_product(const PanelArgs& args) {
   all_rows<kMr>(args.m, [&args](auto rows, auto stream, int64_t row) {
+    if constexpr (rows() == 1 && stream() == Stream::first) return row_product<kParts>(args);
     tile<rows(), kParts, stream()>(args, row);
   });
 }

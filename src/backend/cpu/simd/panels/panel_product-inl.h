@@ -176,11 +176,6 @@ class TileSums {
   SumsPlace to_;
 };
 
-// Where one row reads a panel at once. One thread that reads four places gets 5 to 15 % more from
-// memory than one that reads a single run (Cascade Lake, pages of 4 KiB and of 2 MiB): the
-// processor's own prefetching ends at each page, and begins anew while the other runs go on.
-inline constexpr int64_t kRowRuns = 4;
-inline constexpr Ahead kAheadOfRun = {.bytes = 1 << 10, .into = kIntoL2};
 inline constexpr int64_t kLeastRun = 8 << 10;  // bytes
 
 // One sum of one row: over k in [begin, end), and as far into each other run.

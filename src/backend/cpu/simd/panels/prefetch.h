@@ -46,6 +46,14 @@ constexpr Ahead ahead_of_stream(int64_t weight_bytes) {
   return {.bytes = weight_bytes == 4 ? 3 << 10 : 4 << 10, .into = kIntoL2};
 }
 
+// Where one row reads a panel at once. One thread that reads four places gets 5 to 15 % more from
+// memory than one that reads a single run (Cascade Lake, pages of 4 KiB and of 2 MiB): the
+// processor's own prefetching ends at each page, and begins anew while the other runs go on.
+inline constexpr int64_t kRowRuns = 4;
+// Of integers: as fast as four from memory, and as one from L3.
+inline constexpr int64_t kIntegerRuns = 2;
+inline constexpr Ahead kAheadOfRun = {.bytes = 1 << 10, .into = kIntoL2};
+
 // Tiles of rows from which on a fetch of the next panel hides behind them. With fewer the first of
 // them fetches what it reads soon.
 inline constexpr int64_t kLeastPieces = 4;
