@@ -184,7 +184,7 @@ void dots_rows(const PanelArgs& args, int64_t row, float* out) {
   };
   if constexpr (kRows == 1) {
     const int64_t half = groups / kIntegerRuns;
-    if (half > 0) tile(Runs<kIntegerRuns>{0, half});
+    tile(Runs<kIntegerRuns>{0, half});
     if (groups % kIntegerRuns > 0) tile(Runs<1>{kIntegerRuns * half, 1});
   } else {
     tile(Runs<1>{0, groups});
