@@ -275,6 +275,28 @@ TEST_P(IntegerKernels, FourBitWeightsGiveTheirProducts) {
   EXPECT_GE(kernels, 4);
 }
 
+TEST_P(IntegerKernels, FourBitWeightsOfNoGroupGiveZero) {
+  const LevelScope level(GetParam());
+  const PanelKernel& kernel = choose_panel_kernel({.rows = 1, .precision = Precision::i4}).kernel();
+  const GroupFormat f = {32, true};
+  const std::vector<char> panel(static_cast<size_t>(group_bytes(f, kernel.layout.width)));
+  std::vector<float> sums(static_cast<size_t>(kernel.layout.width), 7);
+  const int16_t row = 1;
+  const int32_t row_sum = 0;
+  const float row_scale = 1;
+  PanelArgs args;
+  args.m = 1;
+  args.a = &row;
+  args.panel = panel.data();
+  args.row_scales = &row_scale;
+  args.row_sums = &row_sum;
+  args.row_sums_stride = 1;
+  args.groups = &f;
+  args.sums[0] = sums.data();
+  kernel.one(args);
+  for (const float sum : sums) EXPECT_EQ(sum, 0);
+}
+
 // Rows of 8 bits, as the kernel reads them, times 4-bit weights as bytes: sums of kBytesK are
 // integers, and what is made of them is added in the order of k, so that every bit is known.
 void expect_grouped_sums(const PanelKernel& kernel, const char* name, const GroupFormat& f,

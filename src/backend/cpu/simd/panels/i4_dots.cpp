@@ -183,9 +183,10 @@ void dots_rows(const PanelArgs& args, int64_t row, float* out) {
     dots_tile<kRows, 2, kStream>(args, row, kPairsWidth / 2, runs, out);
   };
   if constexpr (kRows == 1) {
-    const int64_t half = groups / kIntegerRuns;
-    tile(Runs<kIntegerRuns>{0, half});
-    if (groups % kIntegerRuns > 0) tile(Runs<1>{kIntegerRuns * half, 1});
+    const int64_t run = groups / kIntegerRuns;
+    const int64_t rest = groups % kIntegerRuns;
+    tile(Runs<kIntegerRuns>{0, run});  // no groups: zeros
+    if (rest > 0) tile(Runs<1>{groups - rest, rest});
   } else {
     tile(Runs<1>{0, groups});
   }
