@@ -195,8 +195,19 @@ TEST(RowChain, OddSizesOfEveryDtypeAndLevel) {
   }
 }
 
-// Stages side by side of the same rows, some of them too small for tiles: each gives the bits that
-// it gives alone.
+// Rows of f32 in strips: several chunks of k, groups of panels and blocks of rows.
+TEST(RowChain, ManyColumnsOfLongRows) {
+  const test::IsaScope scope;
+  for (const Isa level : available_isas()) {
+    set_active_isa(level);
+    for (const std::vector<Operand>& added :
+         {std::vector<Operand>{}, {Operand::bias}, {Operand::bias, Operand::rows}})
+      OneStage{209, 2050, 1555, DType::f32, added, true}.check();
+  }
+}
+
+// Stages side by side of the same rows, some of them too small for tiles, and alone for strips:
+// each gives the bits that it gives alone.
 TEST(RowChain, StagesSideBySide) {
   const test::IsaScope scope;
   for (const Isa level : available_isas()) {
@@ -205,7 +216,7 @@ TEST(RowChain, StagesSideBySide) {
       for (const int64_t rows : {1, 6, 30, 97, 530})
         for (const Norm norm : {Norm::none, Norm::layer}) {
           const int64_t k = 520;
-          const int64_t widths[] = {300, 257, 31, 64};
+          const int64_t widths[] = {300, 257, 31, 64, 1000};
           const Tensor x = make_tensor({rows, k}, dtype, Layout::offset);
           RowChainSpec all = {.dtype = dtype, .side_by_side = true};
           all.norm.kind = norm;

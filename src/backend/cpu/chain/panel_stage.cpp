@@ -18,9 +18,12 @@ namespace {
 using simd::PackedWeights;
 using simd::PanelArgs;
 
-// Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 256 KiB (f32) of weights stay in L2
+// Depth of a chunk of k: with 64 columns 128 KiB (bf16) or 192 KiB (f32) of weights stay in L2
 // while a block of rows passes.
 constexpr int64_t kChunkK = 1024;
+constexpr int64_t kStripChunkK = 768;
+// Sums of strips that wait in L2 for more of k.
+constexpr int64_t kWaitingSumsBytes = 256 << 10;
 // Of every kernel's steps along k a multiple.
 constexpr int64_t kChunkUnit = 32;
 
@@ -42,9 +45,9 @@ class StageRun {
 
   void run(int64_t first, int64_t last) {
     const int64_t size = sums_floats();
-    const int64_t chunk = chunk_of_k();
+    const int64_t chunk = chunk_of_k(call_, m_);
     const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
-    const int64_t kept = chunks == 1 ? 1 : last - first;  // panels whose sums wait for more of k
+    const int64_t kept = chunks == 1 ? 1 : panels_at_once(last - first);
     const int64_t buffers = finish_.buffer_floats();
     const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
@@ -58,23 +61,31 @@ class StageRun {
     if (overlaps_)
       overlap.emplace(tiles + buffers + second, each_, weights_.products(), finish_.most_rows(),
                       [this, tiles](const ReadyRows& rows) { finish_.rows(rows, tiles); });
-    for (int64_t k = 0; k < call_.padded_k; k += chunk) {
-      const int64_t end = std::min(k + chunk, call_.padded_k);
-      const bool is_last = end == call_.padded_k;
-      const int64_t depth = depth_of_sums(end - k);
-      for (int64_t panel = first; panel < last; ++panel) {
-        float* const sums = memory + (chunks == 1 ? 0 : panel - first) * size;
-        const std::optional<simd::PanelStore> store =
-            is_last && !two_sums_
-                ? finish_.in_registers(panel,
-                                       bias == nullptr ? nullptr : bias + (panel - first) * each_)
-                : std::nullopt;
-        if (overlap) overlap->begin_panel(panel);
-        multiply(panel, k, end, depth, after(panel, k, end, first, last),
-                 {sums, tiles + buffers, 0, store ? &*store : nullptr,
-                  is_last && overlap && !store ? &*overlap : nullptr});
-        if (is_last && !store && !overlap) finish(panel, sums, tiles);
+    const auto some_panels = [&](int64_t begin, int64_t limit) {
+      for (int64_t k = 0; k < call_.padded_k; k += chunk) {
+        const int64_t end = std::min(k + chunk, call_.padded_k);
+        const bool is_last = end == call_.padded_k;
+        const int64_t depth = depth_of_sums(end - k);
+        for (int64_t panel = begin; panel < limit; ++panel) {
+          float* const sums = memory + (chunks == 1 ? 0 : panel - begin) * size;
+          const std::optional<simd::PanelStore> store =
+              is_last && !two_sums_
+                  ? finish_.in_registers(panel,
+                                         bias == nullptr ? nullptr : bias + (panel - first) * each_)
+                  : std::nullopt;
+          if (overlap) overlap->begin_panel(panel);
+          multiply(panel, k, end, depth, after(panel, k, end, begin, limit),
+                   {sums, tiles + buffers, 0, store ? &*store : nullptr,
+                    is_last && overlap && !store ? &*overlap : nullptr});
+          if (is_last && !store && !overlap) finish(panel, sums, tiles);
+        }
       }
+    };
+    if (chunks == 1) {
+      some_panels(first, last);
+    } else {
+      for (int64_t panel = first; panel < last; panel += kept)
+        some_panels(panel, std::min(panel + kept, last));
     }
     if (overlap) overlap->end();
   }
@@ -94,15 +105,6 @@ class StageRun {
   }
 
  private:
-  // A panel's weights stay in L2 while a block of rows passes. Few rows read each panel once: as
-  // one run of memory, which is fetched ahead but for its begin.
-  int64_t chunk_of_k() const {
-    if (m_ <= kFewChainRows) return call_.padded_k;
-    const int64_t unit = std::lcm(std::max(kChunkUnit, weights_.k_unit()),
-                                  std::max<int64_t>(1, call_.kernel->layout.sum_unit));
-    return even_piece(call_.padded_k, kChunkK, unit);
-  }
-
   struct Sums {
     float* data;
     float* second;    // as large, where two_sums_
@@ -121,6 +123,13 @@ class StageRun {
     return last < weights_.panels() ? weights_.panel(last, 0) : nullptr;
   }
 
+  // Of `panels`, those that go through all of k before the next ones begin.
+  int64_t panels_at_once(int64_t panels) const {
+    if (!a_.in_strips) return panels;
+    const int64_t bytes = sums_floats() * int64_t{sizeof(float)};
+    return std::clamp<int64_t>(kWaitingSumsBytes / bytes, 1, panels);
+  }
+
   int64_t sums_floats() const { return m_ * each_ * weights_.products(); }
 
   // How deep one sum goes where k is `length` long.
@@ -133,7 +142,7 @@ class StageRun {
   bool ends_sums(int64_t depth) const {
     const simd::PanelLayout& layout = call_.kernel->layout;
     if (layout.row_bytes != 4) return false;
-    return m_ == 1 ||
+    return m_ == 1 || a_.in_strips ||
            (!two_sums_ && layout.most_k == 0 && weights_.panel_bytes(depth) > simd::kPanelInL1);
   }
 
@@ -152,12 +161,18 @@ class StageRun {
     args.groups = &weights_.groups();
     if (call_.kernel->tiles != nullptr) args.block_bytes = weights_.tiles(0).block_bytes;
     args.a_stride = a_.stride;
-    const simd::PanelFunction function =
-        weights_.products() == 2 ? call_.kernel->two : call_.kernel->one;
+    const simd::PanelFunction function = a_.in_strips               ? call_.kernel->strips.product
+                                         : weights_.products() == 2 ? call_.kernel->two
+                                                                    : call_.kernel->one;
     bool is_second = false;
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
+      if (a_.in_strips) {
+        args.a =
+            static_cast<const float*>(a_.data) + begin * a_.stride + (k - begin) * call_.kernel->mr;
+        args.a_stride = (end - begin) * call_.kernel->mr;
+      }
       args.row_sums = a_.sums == nullptr ? nullptr : a_.sums + k / a_.sum_unit;
       args.panel = weights_.panel(panel, k);
       args.next = next != nullptr && call_.prefetches
@@ -198,6 +213,16 @@ class StageRun {
 };
 
 }  // namespace
+
+// Few rows read each panel once: as one run of memory, which is fetched ahead but for its begin.
+int64_t chunk_of_k(const StageCall& stage, int64_t m) {
+  if (m <= kFewChainRows) return stage.padded_k;
+  const int64_t unit = std::lcm(std::max(kChunkUnit, stage.weights->k_unit()),
+                                std::max<int64_t>(1, stage.kernel->layout.sum_unit));
+  // By the kernel alone: where sums end does not depend on how rows lie.
+  const bool may_strip = stage.kernel->strips.product != nullptr;
+  return even_piece(stage.padded_k, may_strip ? kStripChunkK : kChunkK, unit);
+}
 
 void run_stage(const StageCall& call, const StageFlow& flow, const StageRows& a, int64_t row,
                int64_t m, int64_t first, int64_t last) {

@@ -350,6 +350,21 @@ class CpuRowChain final : public RowChain {
                                        stage.k() * stage.n() >= kLeastWeights);
   }
 
+  // To pack rows takes as long as some 30 columns' products: more than strips gain where there are
+  // few columns. Long rows gain sooner, for their lines compete for L1.
+  bool strips_pay(const ChainStage& stage, const PanelKernel& kernel) const {
+    constexpr int64_t kManyColumns = 1536;
+    constexpr int64_t kFewColumns = 768;
+    constexpr int64_t kLongRow = 2048;
+    if (kernel.strips.product == nullptr || kernel.layout.weight_bytes != 4) return false;
+    int64_t columns = stage.n() * stage.products();
+    if (side_by_side_) {  // they read the same strips
+      columns = 0;
+      for (const ChainStage& s : stages_) columns += s.n() * s.products();
+    }
+    return columns >= (stage.k() >= kLongRow ? kFewColumns : kManyColumns);
+  }
+
   // What the stages of one call have in common for all threads. In memory of this thread.
   std::span<const StageCall> prepare(int64_t rows, std::span<const MatrixView> operands,
                                      std::span<const MatrixView> outputs,
@@ -361,7 +376,8 @@ class CpuRowChain final : public RowChain {
       const auto mine = side_by_side_ ? outputs.subspan(call_stages.size(), 1) : outputs;
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
-                             tiles_pay(stage, kernel), false, nullptr, operands, mine, sums});
+                             tiles_pay(stage, kernel), strips_pay(stage, kernel), false, nullptr,
+                             operands, mine, sums});
     }
     if (rows < simd::kLeastTileRows) return call_stages;  // what follows is for tiles
     for (StageCall& call : call_stages)

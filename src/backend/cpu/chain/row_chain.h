@@ -110,6 +110,9 @@ struct ChainKernels {
   }
 };
 
+// From so many rows on strips gain what it takes to pack them.
+inline constexpr int64_t kLeastStripRows = 48;
+
 // Rows as a stage's kernel wants them.
 struct StageRows {
   const void* data = nullptr;
@@ -120,6 +123,9 @@ struct StageRows {
   int64_t sums_stride = 0;
   int64_t sum_unit = 1;
   simd::TiledRows tiles = {};  // instead of all that, where reads_tiles()
+  // Strips of f32 (simd::StripFunctions) instead of rows: those of chunk_of_k() columns of all
+  // rows, then those of the next ones. `stride`: the rows that the strips have room for.
+  bool in_strips = false;
 };
 
 // What a stage makes for the next one: rows as its kernel reads them.
@@ -141,6 +147,7 @@ struct StageCall {
   int64_t overlap_rows = 0;  // from so many rows on programs run beside its products; 0: never
   bool prefetches = true;    // the panel after the one in use
   bool tiles = false;        // its rows are tiled, where there are enough of them
+  bool strips = false;       // the same: they are packed into strips
   // The result exceeds the caches: it is written past them.
   bool is_large = false;
   const void* next = nullptr;  // weights that are read after the last panel's; null: not known
@@ -169,6 +176,14 @@ inline bool reads_tiles(const StageCall& stage, int64_t m) {
   return stage.tiles && m >= simd::kLeastTileRows && (most_k == 0 || stage.padded_k <= most_k);
 }
 
+// Whether m rows are packed into strips for it.
+inline bool reads_strips(const StageCall& stage, int64_t m) {
+  return stage.strips && m >= kLeastStripRows;
+}
+
+// Columns of k whose weights of one panel stay in L2 while m rows pass.
+int64_t chunk_of_k(const StageCall& stage, int64_t m);
+
 // Rows that a stage reads, or that its integers are made of (rows_for_kernel()), in memory of the
 // chain's: their type, their stride in elements where they are not tiled, and the floats that m of
 // them take.
@@ -180,8 +195,8 @@ StageRows rows_at(const StageCall& stage, int64_t m, float* memory);
 // Fills one of them from k elements of `type`, and zeros.
 void set_row(const StageCall& stage, const StageRows& rows, int64_t row, simd::FloatType type,
              const void* from);
-// m rows as the stage's kernel reads them: as they are, or as integers in memory of this thread,
-// until its next call.
+// m rows as the stage's kernel reads them: as they are, or in strips or as integers in memory of
+// this thread, until its next call.
 StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m,
                           int threads = 1);
 // What a stage stores for the next one: m rows of it at `memory`, whose padding is cleared here.

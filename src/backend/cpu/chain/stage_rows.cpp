@@ -27,6 +27,7 @@ constexpr int64_t kLineBytes = 64;
 constexpr int64_t kAliasBytes = 4096;
 
 thread_local simd::Scratch integer_scratch;
+thread_local simd::Scratch strip_scratch;
 thread_local simd::Scratch byte_scratch;  // some rows on their way to tiles
 
 }  // namespace
@@ -154,10 +155,34 @@ StageRows quantised_tiles(const StageCall& stage, const StageRows& rows, int64_t
   return out;
 }
 
+StageRows strips_of(const StageCall& stage, const StageRows& rows, int64_t m, int threads) {
+  constexpr int64_t kElementsPerThread = 64 << 10;
+  const int64_t mr = stage.kernel->mr;
+  const int64_t strips = ceil_div(m, mr);
+  const int64_t k = stage.padded_k;
+  const int64_t chunk = chunk_of_k(stage, m);
+  float* const memory = strip_scratch.get(static_cast<size_t>(strips * mr * k));
+  const auto some_strips = [&](int64_t begin, int64_t end) {
+    for (int64_t c = 0; c < k; c += chunk) {
+      const int64_t depth = std::min(chunk, k - c);
+      stage.kernel->strips.pack(static_cast<const float*>(rows.data) + begin * mr * rows.stride + c,
+                                rows.stride, std::min(end * mr, m) - begin * mr, depth,
+                                memory + (c * strips + begin * depth) * mr);
+    }
+  };
+  if (threads == 1) {
+    some_strips(0, strips);
+  } else {
+    parallel_for(strips, std::max<int64_t>(1, kElementsPerThread / (mr * k)), some_strips);
+  }
+  return {.data = memory, .stride = strips * mr, .in_strips = true};
+}
+
 }  // namespace
 
 StageRows rows_for_kernel(const StageCall& stage, const StageRows& rows, int64_t m, int threads) {
   const simd::PanelLayout& layout = stage.kernel->layout;
+  if (reads_strips(stage, m)) return strips_of(stage, rows, m, threads);
   if (layout.quantise_rows == nullptr) return rows;
   if (reads_tiles(stage, m)) return quantised_tiles(stage, rows, m, threads);
   const int64_t stride = stage.padded_k;

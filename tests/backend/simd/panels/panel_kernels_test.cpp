@@ -269,6 +269,86 @@ TEST_P(PanelKernels, ResultsFinishedInRegistersAreThoseOfTheSums) {
           expect_finished(*entry, c, {out, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0});
 }
 
+struct StripCase {
+  Sizes sizes;
+  int parts;
+  int64_t depth;
+  bool accumulate, stores;
+};
+
+// The sums of rows in strips, to the bit those of the same rows in their places.
+void expect_strips(const PanelKernel& kernel, const StripCase& c) {
+  const auto [m, k, n] = c.sizes;
+  const int64_t width = kernel.layout.width;
+  const Matrix rows = random_matrix(m, k + 3, 1);
+  const Matrix w = random_matrix(k, c.parts * width, 2);
+  std::vector<PackedPart> parts;
+  for (int p = 0; p < c.parts; ++p)
+    parts.push_back({{w.f32.data() + p * width, FloatType::f32, c.parts * width, 1}, k});
+  const PackedWeights packed(parts, width, kernel.layout);
+  // One strip more than there is room for would be seen.
+  const int64_t strips = (m + kernel.mr - 1) / kernel.mr;
+  std::vector<float> memory(static_cast<size_t>(strips * kernel.mr * k + 1), -7);
+  kernel.strips.pack(rows.f32.data(), k + 3, m, k, memory.data());
+  EXPECT_EQ(memory.back(), -7);
+
+  std::vector<float> in_place(static_cast<size_t>(m * width * 2), 0.25F);
+  std::vector<float> in_strips = in_place;
+  std::vector<float> out_in_place(static_cast<size_t>(m * n), -7);
+  std::vector<float> out_in_strips = out_in_place;
+  PanelStore store = {out_in_place.data(), n, FloatType::f32, std::min(n, width), w.f32.data()};
+  PanelArgs args;
+  args.m = m;
+  args.k = k;
+  args.depth = c.depth;
+  args.a = rows.f32.data();
+  args.a_stride = k + 3;
+  args.panel = packed.panel(0, 0);
+  args.next = packed.panels() > 1 ? packed.panel(1, 0) : nullptr;
+  args.sums[0] = in_place.data();
+  args.sums[1] = c.parts == 2 ? in_place.data() + m * width : nullptr;
+  args.accumulate = c.accumulate;
+  args.store = c.stores ? &store : nullptr;
+  (c.parts == 2 ? kernel.two : kernel.one)(args);
+
+  args.a = memory.data();
+  args.a_stride = kernel.mr * k;
+  args.sums[0] = in_strips.data();
+  args.sums[1] = c.parts == 2 ? in_strips.data() + m * width : nullptr;
+  store.out = out_in_strips.data();
+  kernel.strips.product(args);
+  const std::string what = std::to_string(m) + "x" + std::to_string(k) + "x" + std::to_string(n) +
+                           " parts " + std::to_string(c.parts) + " depth " +
+                           std::to_string(c.depth);
+  EXPECT_EQ(in_strips, in_place) << what;
+  EXPECT_EQ(out_in_strips, out_in_place) << what;
+  if (c.stores) {
+    EXPECT_NE(out_in_strips[0], -7) << what;
+  }
+}
+
+TEST_P(PanelKernels, StripsGiveTheBitsOfRowsInTheirPlaces) {
+  const LevelScope level(GetParam());
+  int64_t kernels = 0;
+  for (const PanelKernelEntry* entry : kernels_here()) {
+    const PanelKernel& kernel = entry->kernel();
+    if (kernel.strips.product == nullptr) continue;
+    ++kernels;
+    for (const Sizes& sizes : kSizes)
+      for (const int64_t rows : {sizes.m, sizes.m + 47})
+        for (const int64_t depth : {0, 8, 40})
+          for (int flags = 0; flags < 8; ++flags) {
+            const bool is_double = (flags & 4) != 0;
+            const bool stores = (flags & 1) != 0 && !is_double;
+            expect_strips(
+                kernel,
+                {{rows, sizes.k, sizes.n}, is_double ? 2 : 1, depth, (flags & 2) != 0, stores});
+          }
+  }
+  const bool is_wide = kernels_here().front()->kernel().lanes >= 8;
+  EXPECT_EQ(kernels > 0, is_wide) << "vectors of at least 256 bits have strips";
+}
+
 TEST_P(PanelKernels, TheListChoosesByLevelWeightsAndRows) {
   const LevelScope level(GetParam());
   const bool has_dots = cpu_has(CpuFeature::avx512_bf16);

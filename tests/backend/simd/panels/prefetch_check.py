@@ -12,9 +12,11 @@ import sys
 SYMBOL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 # A tile of six rows of every type of weights.
 TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel)ELl6E")
+# The same of rows in strips.
+STRIP = re.compile(r"N_AVX([23])\w*?(strip_tile)ILl6E")
 # 8-bit weights in pairs; no other kernel of that name has six rows.
 PAIRS = re.compile(r"N_AVX([23])\w*?4tileIL(l6)ELNS0_6Stream")
-PANELS = {"F32Panel": "f32", "Bf16Panel": "bf16", "l6": "8-bit pairs"}
+PANELS = {"F32Panel": "f32", "Bf16Panel": "bf16", "strip_tile": "f32 in strips", "l6": "8-bit pairs"}
 
 
 def main():
@@ -27,7 +29,7 @@ def main():
     tiles, fetching, symbol = set(), set(), None
     for line in text.splitlines():
         if match := SYMBOL.match(line):
-            found = TILE.search(match.group(1)) or PAIRS.search(match.group(1))
+            found = TILE.search(match.group(1)) or STRIP.search(match.group(1)) or PAIRS.search(match.group(1))
             symbol = found.groups() if found else None
             if symbol:
                 tiles.add(symbol)

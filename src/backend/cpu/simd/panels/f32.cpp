@@ -6,6 +6,7 @@
 // After foreach_target.h, which chooses the target:
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/panel_product-inl.h"
+#include "backend/cpu/simd/panels/strip_product-inl.h"
 #include "backend/cpu/simd/panels/widen-inl.h"
 #include "backend/cpu/simd/targets.h"
 
@@ -62,22 +63,22 @@ constexpr int64_t sum_piece(int64_t k) {
 template <int64_t kRows, int64_t kVectors>
 void block_tile(const BlockPanel& p, int64_t row) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
-  const float* rows[kRows];
+  RowsInPlace<kRows> a;
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < kRows; ++i) rows[i] = p.args.a + (row + i) * p.args.a_stride;
+  for (int64_t i = 0; i < kRows; ++i) a.rows[i] = p.args.a + (row + i) * p.args.a_stride;
   F32Rows b = {p.b, p.args.b_stride};
   HWY_ALIGN float tile[kRows * kWidth];
   const int64_t piece = sum_piece(p.args.k);
   int64_t rest = p.args.k;
   for (; rest > piece; rest -= piece) {
     const bool is_first = rest == p.args.k;
-    micro_kernel<kVectors, 1, 1, Ahead{}>(rows, b, piece, NextPanel(nullptr, 1, 0, piece, 0, 1),
+    micro_kernel<kVectors, 1, 1, Ahead{}>(a, b, piece, NextPanel(nullptr, 1, 0, piece, 0, 1),
                                           [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
                                             float* const to = tile + i * kWidth + j * lanes;
                                             store(is_first ? sum : hn::Add(load(to), sum), to);
                                           });
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < kRows; ++i) rows[i] += piece;
+    for (int64_t i = 0; i < kRows; ++i) a.rows[i] += piece;
     b.rows += piece * b.stride;
   }
   const bool is_whole = rest == p.args.k;
@@ -92,8 +93,7 @@ void block_tile(const BlockPanel& p, int64_t row) {
   const Vf alpha = set(is_direct ? to.alpha : 1.0F);
   const Vf scale = set(to.scale);
   micro_kernel<kVectors, 1, 1, Ahead{}>(
-      rows, b, rest, NextPanel(nullptr, 1, 0, rest, 0, 1),
-      [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
+      a, b, rest, NextPanel(nullptr, 1, 0, rest, 0, 1), [&](int64_t i, int64_t j, Vf sum) HWY_ATTR {
         if (!is_whole) sum = hn::Add(load(tile + i * kWidth + j * lanes), sum);
         Vf v = hn::Mul(sum, alpha);
         if (addend != nullptr)
@@ -151,6 +151,7 @@ constexpr PanelKernel table = {
     .one = panel_product<F32Panel>,
     .two = panel_product<F32Panel>,
     .block = block,
+    .strips = strip_functions(),
     .stores = true,
 };
 

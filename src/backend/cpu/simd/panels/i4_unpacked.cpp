@@ -68,6 +68,7 @@ PanelKernel over() {
   kernel.one = unpacked_one<kInner>;
   kernel.two = unpacked_two<kInner>;
   kernel.block = nullptr;
+  kernel.strips = {};
   return kernel;
 }
 

@@ -97,6 +97,18 @@ struct BlockArgs {
 };
 using BlockFunction = void (*)(const BlockArgs& args);
 
+// Rows of f32 in strips: `mr` of them, column by column. A tile of the product reads one run of
+// memory, where rows in their places are `mr` runs whose lines compete for the same sets of L1 when
+// they are a multiple of 4 KiB apart.
+struct StripFunctions {
+  // m rows of k elements, `stride` apart, into ceil(m / mr) strips of mr * k floats, one after the
+  // other. What the last one has beyond m is never read.
+  void (*pack)(const float* rows, int64_t stride, int64_t m, int64_t k, float* strips) = nullptr;
+  // As PanelKernel::one and `two`, to the bit. PanelArgs::a is a strip, `a_stride` floats lie
+  // between two of them.
+  PanelFunction product = nullptr;
+};
+
 struct PanelKernel {
   // Its instructions as they stand in kernel names; null: those of the target (targets.h).
   const char* level = nullptr;
@@ -107,6 +119,8 @@ struct PanelKernel {
   PanelFunction two = nullptr;  // two parts
   // One part of f32; null: eager products write the sums of `one` themselves.
   BlockFunction block = nullptr;
+  // Null where rows in their places are as fast.
+  StripFunctions strips = {};
   // Of layouts with tiles: the product of tiled rows, as fast as it gets.
   TileFunction tiles = nullptr;
   bool stores = false;  // whether `one` knows PanelArgs::store

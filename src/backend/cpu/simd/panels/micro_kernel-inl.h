@@ -48,16 +48,22 @@ HWY_INLINE void fetch_ahead(const B& b, int64_t k) {
   }
 }
 
-// sums += row k of B times column k of A's rows. A pointer for each row: compilers keep them in
-// registers, and would not what they compute from a stride.
-template <class B, int64_t kRows, int64_t kVectors>
-HWY_INLINE void add_products(const float* const (&rows)[kRows], const B& b, int64_t k,
-                             Vf (&sums)[kRows][kVectors]) {
+// Rows of A where they lie. A pointer for each row: compilers keep them in registers, and would not
+// what they compute from a stride.
+template <int64_t kRows>
+struct RowsInPlace {
+  const float* rows[kRows];
+  HWY_INLINE float at(int64_t i, int64_t k) const { return rows[i][k]; }
+};
+
+// sums += row k of B times column k of A's rows.
+template <class A, class B, int64_t kRows, int64_t kVectors>
+HWY_INLINE void add_products(const A& a, const B& b, int64_t k, Vf (&sums)[kRows][kVectors]) {
   Vf row[kVectors];
   b.load(k, row);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
-    const Vf factor = set(rows[i][k]);
+    const Vf factor = set(a.at(i, k));
 #pragma GCC unroll 4
     for (int64_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(factor, row[j], sums[i][j]);
   }
@@ -80,11 +86,11 @@ HWY_INLINE Vf merged(const Vf (&sums)[kChains][kRows][kVectors], int64_t i, int6
   return sum;
 }
 
-// put(i, j, sum over k of rows[i][k] * b[k][vector j]) for each row and vector. `next` is fetched
+// put(i, j, sum over k of a[i][k] * b[k][vector j]) for each row and vector. `next` is fetched
 // meanwhile.
 template <int64_t kVectors, int64_t kChains, int64_t kUnroll, Ahead kAhead, int64_t kRows, class B,
           class Put>
-HWY_INLINE void micro_kernel(const float* const (&rows)[kRows], const B& b, int64_t depth,
+HWY_INLINE void micro_kernel(const RowsInPlace<kRows>& a, const B& b, int64_t depth,
                              const NextPanel& next, const Put& put) {
   static_assert(kUnroll % kChains == 0);
   Vf sums[kChains][kRows][kVectors];
@@ -99,11 +105,11 @@ HWY_INLINE void micro_kernel(const float* const (&rows)[kRows], const B& b, int6
 #pragma GCC unroll 4
       for (int64_t c = 0; c < kUnroll; ++c) {
         fetch_ahead<kAhead>(b, k + c);
-        add_products(rows, b, k + c, sums[c % kChains]);
+        add_products(a, b, k + c, sums[c % kChains]);
       }
     }
   }
-  for (; k < depth; ++k) add_products(rows, b, k, sums[0]);
+  for (; k < depth; ++k) add_products(a, b, k, sums[0]);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4

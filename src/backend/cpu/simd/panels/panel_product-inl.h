@@ -180,7 +180,7 @@ inline constexpr int64_t kLeastRun = 8 << 10;  // bytes
 
 // One sum of one row: over k in [begin, end), and as far into each other run.
 template <class B, int64_t kRuns>
-HWY_INLINE void sum_of_runs(const float* const (&rows)[1], const B& b, int64_t run, int64_t begin,
+HWY_INLINE void sum_of_runs(const RowsInPlace<1>& rows, const B& b, int64_t run, int64_t begin,
                             int64_t end, Vf (&sum)[kNv]) {
   constexpr int64_t chains = chains_of(1);
   constexpr Ahead ahead = kRuns > 1 ? kAheadOfRun : Ahead{};
@@ -214,7 +214,7 @@ HWY_INLINE void add_to(Vf (&total)[kNv], const Vf (&sum)[kNv]) {
 template <class B, int64_t kRuns>
 void row_product(const PanelArgs& args) {
   constexpr int64_t chains = chains_of(1);
-  const float* const rows[1] = {static_cast<const float*>(args.a)};
+  const RowsInPlace<1> rows = {{static_cast<const float*>(args.a)}};
   const B b(args.panel);
   const int64_t run = kRuns == 1 ? args.k : args.k / (kRuns * chains) * chains;
   const int64_t depth =
@@ -244,17 +244,17 @@ void row_product(const PanelArgs& args) {
 template <class B, int64_t kRows, Ahead kAhead, class Put>
 HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, int64_t begin, int64_t end,
                            const Put& put) {
-  const float* rows[kRows];
+  RowsInPlace<kRows> a;
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i)
-    rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride + begin;
+    a.rows[i] = static_cast<const float*>(args.a) + (row + i) * args.a_stride + begin;
   const int64_t pieces = args.m / kMr;
   const int64_t bytes = begin * B::kStepBytes;
   const auto* next = static_cast<const char*>(next_of(args, pieces));
   if (next != nullptr) next += bytes;
   const NextPanel ahead(next, pieces, row / kMr, end - begin, B::kStepBytes, kFetchSteps);
   micro_kernel<kNv, chains_of(kRows), unroll_of(kRows), kAhead>(
-      rows, B(static_cast<const char*>(args.panel) + bytes), end - begin, ahead, put);
+      a, B(static_cast<const char*>(args.panel) + bytes), end - begin, ahead, put);
 }
 
 // What a tile adds to and what it writes after its products, asked for before them.

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of f32 in strips (StripFunctions in kernel.h), and their product with a panel of f32: what
+// panel_product() does with rows in their places, sum by sum.
+//
+// Included once per target.
+#if defined(EPILOGUE_SIMD_PANELS_STRIP_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EPILOGUE_SIMD_PANELS_STRIP_PRODUCT_INL_H_
+#undef EPILOGUE_SIMD_PANELS_STRIP_PRODUCT_INL_H_
+#else
+#define EPILOGUE_SIMD_PANELS_STRIP_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "backend/cpu/simd/panels/panel_product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epilogue::simd::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+
+// kColumns columns of kMr rows. In each half of a vector four columns are transposed: pairs of rows
+// first, then pairs of pairs.
+constexpr hn::CappedTag<float, 8> kHalves;
+constexpr auto kColumns = static_cast<int64_t>(hn::MaxLanes(kHalves));
+
+HWY_INLINE void pack_columns(const float* const (&rows)[kMr], int64_t k, float* to) {
+  static_assert(kMr == 6);
+  const hn::RepartitionToWide<decltype(kHalves)> pairs;
+  using Vh = hn::Vec<decltype(kHalves)>;
+  Vh row[kMr];
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kMr; ++i) row[i] = hn::LoadU(kHalves, rows[i] + k);
+  Vh out[kMr];
+#pragma GCC unroll 2
+  for (int64_t upper = 0; upper < 2; ++upper) {
+    hn::Vec<decltype(pairs)> two[3];
+#pragma GCC unroll 3
+    for (int64_t i = 0; i < 3; ++i)
+      two[i] =
+          hn::BitCast(pairs, upper != 0 ? hn::InterleaveUpper(kHalves, row[2 * i], row[2 * i + 1])
+                                        : hn::InterleaveLower(kHalves, row[2 * i], row[2 * i + 1]));
+    out[3 * upper] = hn::BitCast(kHalves, hn::InterleaveLower(pairs, two[0], two[1]));
+    out[3 * upper + 1] = hn::BitCast(kHalves, hn::OddEven(two[0], two[2]));
+    out[3 * upper + 2] = hn::BitCast(kHalves, hn::InterleaveUpper(pairs, two[1], two[2]));
+  }
+  const hn::Half<decltype(kHalves)> half;
+  constexpr auto four = static_cast<int64_t>(hn::MaxLanes(half));
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kMr; ++i) {
+    hn::StoreU(hn::LowerHalf(half, out[i]), half, to + i * four);
+    hn::StoreU(hn::UpperHalf(half, out[i]), half, to + (kMr + i) * four);
+  }
+}
+
+inline void pack_strips(const float* from, int64_t stride, int64_t m, int64_t k, float* to) {
+  for (int64_t row = 0; row < m; row += kMr) {
+    const float* rows[kMr];
+    // Any row does for those that are not there.
+    for (int64_t i = 0; i < kMr; ++i) rows[i] = from + std::min(row + i, m - 1) * stride;
+    int64_t column = 0;
+    for (; column + kColumns <= k; column += kColumns, to += kColumns * kMr)
+      pack_columns(rows, column, to);
+    for (; column < k; ++column)
+      for (int64_t i = 0; i < kMr; ++i) *to++ = rows[i][column];
+  }
+}
+
+struct StripOfRows {
+  const float* strip;
+  HWY_INLINE float at(int64_t i, int64_t k) const { return strip[k * kMr + i]; }
+};
+
+// A panel of f32, from one of its rows on.
+struct StripPanel {
+  static constexpr int64_t kStepBytes = kWidth * 4;
+  const float* panel;
+  const float* data() const { return panel; }
+  HWY_INLINE void load(int64_t k, Vf (&out)[kNv]) const {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j)
+      out[j] = HWY_NAMESPACE::load(panel + k * kWidth + j * static_cast<int64_t>(kLanes));
+  }
+};
+
+// One tile's share of the panel after this one, fetched into L2 line by line: L1 can wait for a
+// dozen lines, and those of this panel are on their way to it.
+class PanelFeed {
+ public:
+  PanelFeed(const void* next, int64_t pieces, int64_t piece, int64_t steps) {
+    constexpr int64_t lines = StripPanel::kStepBytes / kLine;
+    steps_ = std::max(kLeastSteps, pieces / lines / kUnit * kUnit);
+    if (next == nullptr) return;
+    lines_ = (steps_ * lines + pieces - 1) / pieces;
+    const int64_t share = (steps * lines + pieces - 1) / pieces;
+    at_ = static_cast<const char*>(next) + piece * share * kLine;
+    end_ = static_cast<const char*>(next) + std::min((piece + 1) * share, steps * lines) * kLine;
+  }
+  // From one fetch to the next.
+  int64_t steps() const { return steps_; }
+  [[gnu::always_inline]] void fetch() {
+    const char* const stop = std::min(end_, at_ + lines_ * kLine);
+    for (; at_ < stop; at_ += kLine) fetch_line<kIntoL2>(at_);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  static constexpr int64_t kUnit = 4;        // of steps that a loop takes at once
+  static constexpr int64_t kLeastSteps = 8;  // a loop's end is forecast where it is short
+  int64_t steps_;
+  int64_t lines_ = 0;
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;
+};
+
+// put(row, vector, sum) of kRows rows of a strip times a piece of a panel.
+template <int64_t kRows, class Put>
+HWY_INLINE void strip_sums(StripOfRows a, StripPanel b, int64_t depth, PanelFeed& feed,
+                           const Put& put) {
+  constexpr int64_t chains = chains_of(kRows);
+  // More steps at once, and GCC moves sums between AVX2's 16 registers and memory.
+  constexpr int64_t unroll = std::max<int64_t>(chains, HWY_TARGET == HWY_AVX3 ? 1 : 2);
+  // Less far than the 2 KiB of rows in their places is enough here.
+  constexpr Ahead ahead = {.bytes = HWY_TARGET == HWY_AVX3 ? 1 << 10 : 768, .into = kIntoL1};
+  Vf sums[chains][kRows][kNv];
+#pragma GCC unroll 4
+  for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
+  // Within a group addresses alone count the steps: what else a step does takes ports from it.
+  int64_t rest = depth;
+  while (rest >= unroll) {
+    feed.fetch();
+    const int64_t steps = std::min(feed.steps(), rest / unroll * unroll);
+    const float* const stop = b.panel + steps * kWidth;
+    do {
+#pragma GCC unroll 4
+      for (int64_t c = 0; c < unroll; ++c) {
+        fetch_ahead<ahead>(b, c);
+        add_products(a, b, c, sums[c % chains]);
+      }
+      a.strip += unroll * kMr;
+      b.panel += unroll * kWidth;
+    } while (b.panel != stop);
+    rest -= steps;
+  }
+  for (; rest > 0; --rest, a.strip += kMr, b.panel += kWidth) add_products(a, b, 0, sums[0]);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) put(i, j, merged<chains, kRows, kNv>(sums, i, j));
+  }
+}
+
+template <int64_t kRows>
+void strip_tile(const PanelArgs& args, int64_t row) {
+  HWY_ALIGN float memory[TileSums<kRows>::kFloats];
+  TileSums<kRows> sums(args, row, memory);
+  fetch_results<kRows>(args, row);
+  const int64_t pieces = args.m / kMr;
+  PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), row / kMr, args.k);
+  const float* const strip = static_cast<const float*>(args.a) + row / kMr * args.a_stride;
+  const auto* const panel = static_cast<const float*>(args.panel);
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  for (int64_t k = 0; k < args.k; k += depth) {
+    const int64_t end = std::min(k + depth, args.k);
+    sums.begin_piece(k == 0, end == args.k);
+    strip_sums<kRows>({strip + k * kMr}, {panel + k * kWidth}, end - k, feed,
+                      [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+  }
+  sums.finish();
+}
+
+inline void strip_product(const PanelArgs& args) {
+  int64_t row = 0;
+  for (; row + kMr <= args.m; row += kMr) strip_tile<kMr>(args, row);
+  some_rows<kMr>(args.m - row, [&](auto rows) { strip_tile<rows()>(args, row); });
+}
+
+constexpr StripFunctions strip_functions() { return {pack_strips, strip_product}; }
+
+#else
+
+constexpr StripFunctions strip_functions() { return {}; }
+
+#endif
+
+}  // namespace epilogue::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, toggled per target
