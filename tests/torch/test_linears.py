@@ -395,6 +395,20 @@ def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch, tiles):
     assert ("400 rows" in str(report)) == (not tiles)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_large_layers_gain_at_many_rows_of_wide_vectors(monkeypatch, wide):
+    monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _: "torch")
+    monkeypatch.setattr("epilogue.torch.linear_state.has_wide_vectors", lambda: wide)
+    for columns, gains in ((1024, wide), (1023, False)):
+        module = epilogue.torch.fuse(nn.Sequential(nn.Linear(1024, columns)).eval())
+        with torch.no_grad():
+            for rows in (1, 40, 1, 40):
+                x = torch.randn(rows, 1024)
+                torch.testing.assert_close(module(x), F.linear(x, module[0].weight, module[0].bias), rtol=1e-4, atol=1e-4)
+        report = epilogue.torch.why(module)
+        assert (report.linear_calls, report.linears[0].own_calls) == (2 * gains, 4 - 2 * gains)
+
+
 def test_calls_that_lose_again_are_known_without_all_checks(monkeypatch):
     """By the number of rows of the same weight alone: any other call is looked at as the first."""
     monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _: "torch")

@@ -28,7 +28,7 @@ from .report import Row
 from .rounded_call import compiled_call, mark, unmark
 from .taken import Taken, misfit, take, unfit
 from .taken import rows_of as outputs_first
-from .training import has_tiles, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
+from .training import has_tiles, has_wide_vectors, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -46,6 +46,8 @@ LEAST_ELEMENTS = 1 << 16
 # waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
 # `python -m epilogue.torch.bench linears` measures it.
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
+# Weights of so many elements gain at any number of f32 rows but one, in vectors of 512 bits: 1.04 to 1.2 times at 512 rows.
+MANY_ELEMENTS = 1 << 20
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
@@ -56,9 +58,12 @@ def gains_always(dtype: torch.dtype) -> bool:
     return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_tiles())
 
 
-def loses(rows: int, dtype: torch.dtype) -> "str | None":
-    """Why PyTorch's own product is as fast, as far as that is known without a clock."""
+def loses(rows: int, dtype: torch.dtype, elements: int = 0) -> "str | None":
+    """Why PyTorch's own product is as fast, as far as that is known without a clock. elements: of weights that PyTorch does not
+    pack beforehand; 0: it does."""
     if gains_always(dtype) or rows in GAINS[dtype]:
+        return None
+    if dtype is torch.float32 and rows > 1 and elements >= MANY_ELEMENTS and has_wide_vectors():
         return None
     return f"{rows} row{'s' * (rows != 1)} of {str(dtype)[6:]}: PyTorch's own product is as fast; tune='measure' times both"
 
@@ -97,6 +102,7 @@ class _Lost(typing.NamedTuple):
     columns: int
     dtype: torch.dtype
     rows: int
+    elements: int
     reason: str
 
 
@@ -194,8 +200,9 @@ class _Set:
         if self.split is not None:  # ranks must choose alike; its own way is DTensor's and gloo's, which takes longer than a product
             return packs_in_vain(0, dtype) if once else None
         if options.tune != "measure":
-            reason = loses(rows, dtype)
-            self.lost = None if reason is None else _Lost(taken.given[0], taken.columns, dtype, rows, reason)
+            elements = sum(w.numel() for w in taken.weights)
+            reason = loses(rows, dtype, elements)
+            self.lost = None if reason is None else _Lost(taken.given[0], taken.columns, dtype, rows, elements, reason)
             return (packs_in_vain(0, dtype) if once else None) or reason
         shapes = " ".join("x".join(str(n) for n in w.shape) for w in taken.weights)
         key = choose.key("linear", shapes, rows, dtype, options.bits)
@@ -353,7 +360,7 @@ class LinearState:
         if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
             return False
         rows = x.numel() // max(lost.columns, 1)
-        reason = lost.reason if rows == lost.rows else loses(rows, lost.dtype)
+        reason = lost.reason if rows == lost.rows else loses(rows, lost.dtype, lost.elements)
         if reason is None:
             return False
         self.reason = reason

@@ -52,6 +52,16 @@ def has_tiles() -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=None)
+def has_wide_vectors() -> bool:
+    """Whether PyTorch and the engine both compute f32 in vectors of 512 bits."""
+    try:
+        has = bool(torch.cpu.get_capabilities().get("avx512_f", False))
+    except AttributeError:  # an older torch
+        return False
+    return has and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512", "avx512_bf16", "amx")
+
+
 def tiles_pay(dtype: torch.dtype, rows: int) -> bool:
     """Whether a call of so many rows takes the engine's products if none were measured, though PyTorch has fast ones."""
     return dtype is torch.bfloat16 and rows >= LEAST_ROWS_OF_TILES and has_tiles()
