@@ -24,15 +24,19 @@ _INSTRUCTIONS = {
 }
 
 
+def _capabilities() -> "dict[str, typing.Any]":
+    try:
+        return torch.cpu.get_capabilities()
+    except AttributeError:  # an older torch
+        return {}
+
+
 @functools.lru_cache(maxsize=None)
 def products_of(dtype: torch.dtype) -> str:
     """Whose products a call takes if none were measured: the engine's where the CPU has no
     instructions for the dtype, which PyTorch computes slowly then."""
     wanted = _INSTRUCTIONS.get(dtype)
-    try:
-        has = torch.cpu.get_capabilities()
-    except AttributeError:  # an older torch
-        has = {}
+    has = _capabilities()
     if wanted is None or has.get("architecture") != "x86_64" or any(has.get(name, True) for name in wanted):
         return "torch"
     return "engine"
@@ -46,20 +50,13 @@ LEAST_ROWS_OF_TILES = 512
 
 @functools.lru_cache(maxsize=None)
 def has_tiles() -> bool:
-    try:
-        return bool(torch.cpu.get_capabilities().get("amx_bf16", False)) and os.environ.get("EPILOGUE_ISA", "amx") == "amx"
-    except AttributeError:  # an older torch
-        return False
+    return _capabilities().get("amx_bf16", False) and os.environ.get("EPILOGUE_ISA", "amx") == "amx"
 
 
 @functools.lru_cache(maxsize=None)
 def has_wide_vectors() -> bool:
     """Whether PyTorch and the engine both compute f32 in vectors of 512 bits."""
-    try:
-        has = bool(torch.cpu.get_capabilities().get("avx512_f", False))
-    except AttributeError:  # an older torch
-        return False
-    return has and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512", "avx512_bf16", "amx")
+    return _capabilities().get("avx512_f", False) and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512", "avx512_bf16", "amx")
 
 
 def tiles_pay(dtype: torch.dtype, rows: int) -> bool:

@@ -47,7 +47,8 @@ class StageRun {
     const int64_t size = sums_floats();
     const int64_t chunk = chunk_of_k(call_, m_);
     const int64_t chunks = (call_.padded_k + chunk - 1) / chunk;
-    const int64_t kept = chunks == 1 ? 1 : panels_at_once(last - first);
+    const int64_t at_once = chunks == 1 ? last - first : panels_at_once(last - first);
+    const int64_t kept = chunks == 1 ? 1 : at_once;  // panels whose sums wait for more of k
     const int64_t buffers = finish_.buffer_floats();
     const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
@@ -81,12 +82,8 @@ class StageRun {
         }
       }
     };
-    if (chunks == 1) {
-      some_panels(first, last);
-    } else {
-      for (int64_t panel = first; panel < last; panel += kept)
-        some_panels(panel, std::min(panel + kept, last));
-    }
+    for (int64_t panel = first; panel < last; panel += at_once)
+      some_panels(panel, std::min(panel + at_once, last));
     if (overlap) overlap->end();
   }
 
@@ -127,7 +124,7 @@ class StageRun {
   int64_t panels_at_once(int64_t panels) const {
     if (!a_.in_strips) return panels;
     const int64_t bytes = sums_floats() * int64_t{sizeof(float)};
-    return std::clamp<int64_t>(kWaitingSumsBytes / bytes, 1, panels);
+    return std::max<int64_t>(1, std::min(kWaitingSumsBytes / bytes, panels));
   }
 
   int64_t sums_floats() const { return m_ * each_ * weights_.products(); }

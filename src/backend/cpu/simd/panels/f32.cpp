@@ -151,7 +151,7 @@ constexpr PanelKernel table = {
     .one = panel_product<F32Panel>,
     .two = panel_product<F32Panel>,
     .block = block,
-    .strips = strip_functions(),
+    .strips = strip_functions<F32Panel>(),
     .stores = true,
 };
 

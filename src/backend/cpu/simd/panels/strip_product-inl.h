@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of f32 in strips (StripFunctions in kernel.h), and their product with a panel of f32: what
-// panel_product() does with rows in their places, sum by sum.
+// Rows of f32 in strips (StripFunctions in kernel.h), and their product with a panel whose type is
+// B, as in panel_product-inl.h: what panel_product() does with rows in their places, sum by sum.
 //
 // Included once per target.
 #if defined(EPILOGUE_SIMD_PANELS_STRIP_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "backend/cpu/simd/panels/panel_product-inl.h"
+#include "base/ceil_div.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
@@ -71,31 +72,21 @@ struct StripOfRows {
   HWY_INLINE float at(int64_t i, int64_t k) const { return strip[k * kMr + i]; }
 };
 
-// A panel of f32, from one of its rows on.
-struct StripPanel {
-  static constexpr int64_t kStepBytes = kWidth * 4;
-  const float* panel;
-  const float* data() const { return panel; }
-  HWY_INLINE void load(int64_t k, Vf (&out)[kNv]) const {
-#pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j)
-      out[j] = HWY_NAMESPACE::load(panel + k * kWidth + j * static_cast<int64_t>(kLanes));
-  }
-};
-
 // One tile's share of the panel after this one, fetched into L2 line by line: L1 can wait for a
 // dozen lines, and those of this panel are on their way to it.
 class PanelFeed {
  public:
-  PanelFeed(const void* next, int64_t pieces, int64_t piece, int64_t steps) {
-    constexpr int64_t lines = StripPanel::kStepBytes / kLine;
+  // `lines`: of a step.
+  PanelFeed(const void* next, int64_t pieces, int64_t piece, int64_t steps, int64_t lines) {
     steps_ = std::max(kLeastSteps, pieces / lines / kUnit * kUnit);
     if (next == nullptr) return;
-    lines_ = (steps_ * lines + pieces - 1) / pieces;
-    const int64_t share = (steps * lines + pieces - 1) / pieces;
-    at_ = static_cast<const char*>(next) + piece * share * kLine;
-    end_ = static_cast<const char*>(next) + std::min((piece + 1) * share, steps * lines) * kLine;
+    lines_ = ceil_div(steps_ * lines, pieces);
+    const int64_t share = ceil_div(steps * lines, pieces);
+    const auto* const from = static_cast<const char*>(next);
+    at_ = from + piece * share * kLine;
+    end_ = from + std::min((piece + 1) * share, steps * lines) * kLine;
   }
+  static constexpr int64_t kLine = 64;
   // From one fetch to the next.
   int64_t steps() const { return steps_; }
   [[gnu::always_inline]] void fetch() {
@@ -104,7 +95,6 @@ class PanelFeed {
   }
 
  private:
-  static constexpr int64_t kLine = 64;
   static constexpr int64_t kUnit = 4;        // of steps that a loop takes at once
   static constexpr int64_t kLeastSteps = 8;  // a loop's end is forecast where it is short
   int64_t steps_;
@@ -114,9 +104,8 @@ class PanelFeed {
 };
 
 // put(row, vector, sum) of kRows rows of a strip times a piece of a panel.
-template <int64_t kRows, class Put>
-HWY_INLINE void strip_sums(StripOfRows a, StripPanel b, int64_t depth, PanelFeed& feed,
-                           const Put& put) {
+template <class B, int64_t kRows, class Put>
+HWY_INLINE void strip_sums(StripOfRows a, B b, int64_t depth, PanelFeed& feed, const Put& put) {
   constexpr int64_t chains = chains_of(kRows);
   // More steps at once, and GCC moves sums between AVX2's 16 registers and memory.
   constexpr int64_t unroll = std::max<int64_t>(chains, HWY_TARGET == HWY_AVX3 ? 1 : 2);
@@ -130,7 +119,7 @@ HWY_INLINE void strip_sums(StripOfRows a, StripPanel b, int64_t depth, PanelFeed
   while (rest >= unroll) {
     feed.fetch();
     const int64_t steps = std::min(feed.steps(), rest / unroll * unroll);
-    const float* const stop = b.panel + steps * kWidth;
+    const float* const stop = b.data() + steps * kWidth;
     do {
 #pragma GCC unroll 4
       for (int64_t c = 0; c < unroll; ++c) {
@@ -138,11 +127,11 @@ HWY_INLINE void strip_sums(StripOfRows a, StripPanel b, int64_t depth, PanelFeed
         add_products(a, b, c, sums[c % chains]);
       }
       a.strip += unroll * kMr;
-      b.panel += unroll * kWidth;
-    } while (b.panel != stop);
+      b = B(b.data() + unroll * kWidth);
+    } while (b.data() != stop);
     rest -= steps;
   }
-  for (; rest > 0; --rest, a.strip += kMr, b.panel += kWidth) add_products(a, b, 0, sums[0]);
+  for (int64_t k = 0; k < rest; ++k) add_products(a, b, k, sums[0]);
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
@@ -150,36 +139,44 @@ HWY_INLINE void strip_sums(StripOfRows a, StripPanel b, int64_t depth, PanelFeed
   }
 }
 
-template <int64_t kRows>
+template <class B, int64_t kRows>
 void strip_tile(const PanelArgs& args, int64_t row) {
   HWY_ALIGN float memory[TileSums<kRows>::kFloats];
   TileSums<kRows> sums(args, row, memory);
   fetch_results<kRows>(args, row);
   const int64_t pieces = args.m / kMr;
-  PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), row / kMr, args.k);
+  PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), row / kMr, args.k,
+                 B::kStepBytes / PanelFeed::kLine);
   const float* const strip = static_cast<const float*>(args.a) + row / kMr * args.a_stride;
   const auto* const panel = static_cast<const float*>(args.panel);
   const int64_t depth = args.depth > 0 ? args.depth : args.k;
   for (int64_t k = 0; k < args.k; k += depth) {
     const int64_t end = std::min(k + depth, args.k);
     sums.begin_piece(k == 0, end == args.k);
-    strip_sums<kRows>({strip + k * kMr}, {panel + k * kWidth}, end - k, feed,
-                      [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+    strip_sums<B, kRows>({strip + k * kMr}, B(panel + k * kWidth), end - k, feed,
+                         [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
   }
   sums.finish();
 }
 
-inline void strip_product(const PanelArgs& args) {
+template <class B>
+void strip_product(const PanelArgs& args) {
   int64_t row = 0;
-  for (; row + kMr <= args.m; row += kMr) strip_tile<kMr>(args, row);
-  some_rows<kMr>(args.m - row, [&](auto rows) { strip_tile<rows()>(args, row); });
+  for (; row + kMr <= args.m; row += kMr) strip_tile<B, kMr>(args, row);
+  some_rows<kMr>(args.m - row, [&](auto rows) { strip_tile<B, rows()>(args, row); });
 }
 
-constexpr StripFunctions strip_functions() { return {pack_strips, strip_product}; }
+template <class B>
+constexpr StripFunctions strip_functions() {
+  return {pack_strips, strip_product<B>};
+}
 
 #else
 
-constexpr StripFunctions strip_functions() { return {}; }
+template <class B>
+constexpr StripFunctions strip_functions() {
+  return {};
+}
 
 #endif
 
