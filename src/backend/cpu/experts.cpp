@@ -488,15 +488,13 @@ class CpuExperts final : public ExpertsKernel {
       if (i < wholes) return run_whole(rows, *state.whole[static_cast<size_t>(i)]);
       const Piece& p = state.hidden[static_cast<size_t>(i - wholes)];
       const ExpertBlock& b = *p.block;
-      run_stage(b.hidden, b.flow, rows_for_kernel(b.hidden, b.from, b.rows), b.slot, b.rows,
-                p.first, p.last);
+      run_panels(b.hidden, b.flow, b.from, b.slot, b.rows, p.first, p.last);
     });
     cut(state.shared, &ExpertBlock::result, threads, rates, state.result);
     hand_out(static_cast<int64_t>(state.result.size()), threads, [&](int64_t i) {
       const Piece& p = state.result[static_cast<size_t>(i)];
       const ExpertBlock& b = *p.block;
-      run_stage(b.result, {}, rows_for_kernel(b.result, b.flow.read(), b.rows), b.slot, b.rows,
-                p.first, p.last);
+      run_panels(b.result, {}, b.flow.read(), b.slot, b.rows, p.first, p.last);
     });
     sum_pairs(call, begin, tokens, state.routing, pairs);
   }
@@ -546,6 +544,14 @@ class CpuExperts final : public ExpertsKernel {
     });
   }
 
+  // Each piece of a shared block packs the rows for itself.
+  static void run_panels(const StageCall& stage, const StageFlow& flow, const StageRows& rows,
+                         int64_t slot, int64_t m, int64_t first, int64_t last) {
+    StageCall piece = stage;
+    piece.strips = strips_pay(*stage.kernel, (last - first) * stage.kernel->layout.width);
+    run_stage(piece, flow, rows_for_kernel(piece, rows, m), slot, m, first, last);
+  }
+
   // Both stages, by one thread.
   void run_whole(const Rows& rows, const ExpertBlock& b) const {
     const int64_t before = rows_floats(b.hidden, b.rows);
@@ -554,10 +560,8 @@ class CpuExperts final : public ExpertsKernel {
     const StageFlow flow = stage_flow(b.hidden, b.result, b.rows, memory + before);
     const StageRows from = rows_at(b.hidden, b.rows, memory);
     gather(rows, b, from);
-    run_stage(b.hidden, flow, rows_for_kernel(b.hidden, from, b.rows), b.slot, b.rows, 0,
-              b.hidden.weights->panels());
-    run_stage(b.result, {}, rows_for_kernel(b.result, flow.read(), b.rows), b.slot, b.rows, 0,
-              b.result.weights->panels());
+    run_panels(b.hidden, flow, from, b.slot, b.rows, 0, b.hidden.weights->panels());
+    run_panels(b.result, {}, flow.read(), b.slot, b.rows, 0, b.result.weights->panels());
   }
 
   void sum_pairs(const Call& call, int64_t begin, int64_t tokens, const Routing& routing,

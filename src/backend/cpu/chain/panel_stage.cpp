@@ -165,11 +165,7 @@ class StageRun {
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
-      if (a_.in_strips) {
-        args.a =
-            static_cast<const float*>(a_.data) + begin * a_.stride + (k - begin) * call_.kernel->mr;
-        args.a_stride = (end - begin) * call_.kernel->mr;
-      }
+      if (a_.in_strips) args.a = static_cast<const float*>(a_.data) + k * a_.stride;
       args.row_sums = a_.sums == nullptr ? nullptr : a_.sums + k / a_.sum_unit;
       args.panel = weights_.panel(panel, k);
       args.next = next != nullptr && call_.prefetches

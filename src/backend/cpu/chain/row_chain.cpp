@@ -350,19 +350,12 @@ class CpuRowChain final : public RowChain {
                                        stage.k() * stage.n() >= kLeastWeights);
   }
 
-  // To pack rows takes as long as some 30 columns' products: more than strips gain where there are
-  // few columns. Long rows gain sooner, for their lines compete for L1.
-  bool strips_pay(const ChainStage& stage, const PanelKernel& kernel) const {
-    constexpr int64_t kManyColumns = 1536;
-    constexpr int64_t kFewColumns = 768;
-    constexpr int64_t kLongRow = 2048;
-    if (kernel.strips.product == nullptr || kernel.layout.weight_bytes != 4) return false;
-    int64_t columns = stage.n() * stage.products();
-    if (side_by_side_) {  // they read the same strips
-      columns = 0;
-      for (const ChainStage& s : stages_) columns += s.n() * s.products();
-    }
-    return columns >= (stage.k() >= kLongRow ? kFewColumns : kManyColumns);
+  // Of a stage, or of those side by side, which read the same strips.
+  int64_t columns_of_rows(const ChainStage& stage) const {
+    if (!side_by_side_) return stage.n() * stage.products();
+    int64_t columns = 0;
+    for (const ChainStage& s : stages_) columns += s.n() * s.products();
+    return columns;
   }
 
   // What the stages of one call have in common for all threads. In memory of this thread.
@@ -376,8 +369,8 @@ class CpuRowChain final : public RowChain {
       const auto mine = side_by_side_ ? outputs.subspan(call_stages.size(), 1) : outputs;
       call_stages.push_back({&stage, &weights, &kernel, weights.padded_k(),
                              overlaps_ ? kernel.overlap_rows : 0, tuning_.prefetches,
-                             tiles_pay(stage, kernel), strips_pay(stage, kernel), false, nullptr,
-                             operands, mine, sums});
+                             tiles_pay(stage, kernel), strips_pay(kernel, columns_of_rows(stage)),
+                             false, nullptr, operands, mine, sums});
     }
     if (rows < simd::kLeastTileRows) return call_stages;  // what follows is for tiles
     for (StageCall& call : call_stages)

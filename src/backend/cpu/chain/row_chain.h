@@ -110,8 +110,18 @@ struct ChainKernels {
   }
 };
 
-// From so many rows on strips gain what it takes to pack them.
-inline constexpr int64_t kLeastStripRows = 48;
+// From so many rows on strips gain what it takes to pack them: those of fewer do not hide the fetch
+// of the next panel (simd::kLeastPieces).
+inline constexpr int64_t kLeastStripRows = 24;
+
+// Whether to pack rows into strips gains where so many columns read them. To pack takes as long as
+// some 30 columns' products, and twice as long beside wide vectors.
+inline bool strips_pay(const simd::PanelKernel& kernel, int64_t columns) {
+  constexpr int64_t kLeastColumns = 128;
+  constexpr int64_t kLeastWideColumns = 768;
+  return kernel.strips.product != nullptr && kernel.layout.weight_bytes == 4 &&
+         columns >= (kernel.strips.by_sums ? kLeastColumns : kLeastWideColumns);
+}
 
 // Rows as a stage's kernel wants them.
 struct StageRows {
@@ -123,8 +133,9 @@ struct StageRows {
   int64_t sums_stride = 0;
   int64_t sum_unit = 1;
   simd::TiledRows tiles = {};  // instead of all that, where reads_tiles()
-  // Strips of f32 (simd::StripFunctions) instead of rows: those of chunk_of_k() columns of all
-  // rows, then those of the next ones. `stride`: the rows that the strips have room for.
+  // Strips of f32 (simd::StripFunctions) instead of rows: those of some columns of all rows, then
+  // those of the next ones: of chunk_of_k(), or of sum_depth() `by_sums`. `stride`: the rows that
+  // the strips have room for.
   bool in_strips = false;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/chain/row_chain.h"
+#include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/simd/panels/group_columns.h"
@@ -161,13 +162,20 @@ StageRows strips_of(const StageCall& stage, const StageRows& rows, int64_t m, in
   const int64_t strips = ceil_div(m, mr);
   const int64_t k = stage.padded_k;
   const int64_t chunk = chunk_of_k(stage, m);
+  const bool by_sums = stage.kernel->strips.by_sums;
   float* const memory = strip_scratch.get(static_cast<size_t>(strips * mr * k));
   const auto some_strips = [&](int64_t begin, int64_t end) {
-    for (int64_t c = 0; c < k; c += chunk) {
-      const int64_t depth = std::min(chunk, k - c);
-      stage.kernel->strips.pack(static_cast<const float*>(rows.data) + begin * mr * rows.stride + c,
-                                rows.stride, std::min(end * mr, m) - begin * mr, depth,
-                                memory + (c * strips + begin * depth) * mr);
+    const auto* const from = static_cast<const float*>(rows.data) + begin * mr * rows.stride;
+    const int64_t mine = std::min(end * mr, m) - begin * mr;
+    for (int64_t first = 0; first < k; first += chunk) {
+      const int64_t last = std::min(first + chunk, k);
+      const int64_t most =
+          by_sums ? sum_depth(*stage.weights, *stage.kernel, m, last - first) : chunk;
+      for (int64_t c = first; c < last; c += most) {
+        const int64_t columns = std::min(most, last - c);
+        stage.kernel->strips.pack(from + c, rows.stride, mine, columns,
+                                  memory + (c * strips + begin * columns) * mr);
+      }
     }
   };
   if (threads == 1) {

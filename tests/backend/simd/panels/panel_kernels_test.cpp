@@ -289,7 +289,10 @@ void expect_strips(const PanelKernel& kernel, const StripCase& c) {
   // One strip more than there is room for would be seen.
   const int64_t strips = (m + kernel.mr - 1) / kernel.mr;
   std::vector<float> memory(static_cast<size_t>(strips * kernel.mr * k + 1), -7);
-  kernel.strips.pack(rows.f32.data(), k + 3, m, k, memory.data());
+  const int64_t most = kernel.strips.by_sums && c.depth > 0 ? c.depth : k;
+  for (int64_t begin = 0; begin < k; begin += most)
+    kernel.strips.pack(rows.f32.data() + begin, k + 3, m, std::min(most, k - begin),
+                       memory.data() + begin * strips * kernel.mr);
   EXPECT_EQ(memory.back(), -7);
 
   std::vector<float> in_place(static_cast<size_t>(m * width * 2), 0.25F);
@@ -312,7 +315,7 @@ void expect_strips(const PanelKernel& kernel, const StripCase& c) {
   (c.parts == 2 ? kernel.two : kernel.one)(args);
 
   args.a = memory.data();
-  args.a_stride = kernel.mr * k;
+  args.a_stride = strips * kernel.mr;
   args.sums[0] = in_strips.data();
   args.sums[1] = c.parts == 2 ? in_strips.data() + m * width : nullptr;
   store.out = out_in_strips.data();
@@ -335,7 +338,7 @@ TEST_P(PanelKernels, StripsGiveTheBitsOfRowsInTheirPlaces) {
     if (kernel.strips.product == nullptr) continue;
     ++kernels;
     for (const Sizes& sizes : kSizes)
-      for (const int64_t rows : {sizes.m, sizes.m + 47})
+      for (const int64_t rows : {sizes.m, sizes.m + 47, sizes.m + 107})
         for (const int64_t depth : {0, 8, 40})
           for (int flags = 0; flags < 8; ++flags) {
             const bool is_double = (flags & 4) != 0;

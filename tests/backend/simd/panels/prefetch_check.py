@@ -12,11 +12,11 @@ import sys
 SYMBOL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 # A tile of six rows of every type of weights.
 TILE = re.compile(r"N_AVX([23])10panel_tile\w*?(F32Panel|Bf16Panel)ELl6E")
-# The same of rows in strips.
-STRIP = re.compile(r"N_AVX([23])\w*?(strip_tile)\w*?F32PanelELl6E")
+# The loop over tiles of rows in strips, whose tile of six rows is part of it.
+STRIP = re.compile(r"N_AVX([23])13(strip_product)I\w*?F32PanelEEEvRK")
 # 8-bit weights in pairs; no other kernel of that name has six rows.
 PAIRS = re.compile(r"N_AVX([23])\w*?4tileIL(l6)ELNS0_6Stream")
-PANELS = {"F32Panel": "f32", "Bf16Panel": "bf16", "strip_tile": "f32 in strips", "l6": "8-bit pairs"}
+PANELS = {"F32Panel": "f32", "Bf16Panel": "bf16", "strip_product": "f32 in strips", "l6": "8-bit pairs"}
 
 
 def main():

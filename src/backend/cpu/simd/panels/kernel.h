@@ -104,9 +104,12 @@ struct StripFunctions {
   // m rows of k elements, `stride` apart, into ceil(m / mr) strips of mr * k floats, one after the
   // other. What the last one has beyond m is never read.
   void (*pack)(const float* rows, int64_t stride, int64_t m, int64_t k, float* strips) = nullptr;
-  // As PanelKernel::one and `two`, to the bit. PanelArgs::a is a strip, `a_stride` floats lie
-  // between two of them.
+  // As PanelKernel::one and `two`, to the bit. PanelArgs::a is the first strip, `a_stride` how many
+  // rows there is room for.
   PanelFunction product = nullptr;
+  // It reads strips of PanelArgs::depth columns: those of all rows, then those of the next columns.
+  // Else strips of all columns.
+  bool by_sums = false;
 };
 
 struct PanelKernel {

@@ -257,17 +257,21 @@ HWY_INLINE void panel_sums(const PanelArgs& args, int64_t row, int64_t begin, in
       a, B(static_cast<const char*>(args.panel) + bytes), end - begin, ahead, put);
 }
 
-// What a tile adds to and what it writes after its products, asked for before them.
+// What a tile adds to, asked for before its products.
+template <int64_t kRows>
+HWY_INLINE void fetch_sums(const PanelArgs& args, int64_t row) {
+  if (!args.accumulate) return;
+  const SumsPlace sums(args, row);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) fetch_line<kIntoL1>(sums.at(i, j));
+  }
+}
+
+// What it writes after them.
 template <int64_t kRows>
 HWY_INLINE void fetch_results(const PanelArgs& args, int64_t row) {
-  if (args.accumulate) {
-    const SumsPlace sums(args, row);
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kNv; ++j) fetch_line<kIntoL1>(sums.at(i, j));
-    }
-  }
   if (args.store == nullptr) return;
   constexpr int64_t line = 64;
   const PanelStore& s = *args.store;
@@ -283,7 +287,10 @@ template <class B, int64_t kRows, Ahead kAhead>
 void panel_tile(const PanelArgs& args, int64_t row) {
   HWY_ALIGN float memory[TileSums<kRows>::kFloats];
   TileSums<kRows> sums(args, row, memory);
-  if constexpr (kRows == kMr) fetch_results<kRows>(args, row);
+  if constexpr (kRows == kMr) {
+    fetch_sums<kRows>(args, row);
+    fetch_results<kRows>(args, row);
+  }
   const int64_t depth = args.depth > 0 ? args.depth : args.k;
   for (int64_t k = 0; k < args.k; k += depth) {
     const int64_t end = std::min(k + depth, args.k);

@@ -20,6 +20,12 @@ namespace epilogue::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
+// How strips lie. Vectors of 256 bits use a panel's part for one sum (10 KiB) so slowly that it
+// stays in L1 while a group of strips passes, whose sums stay there too: strips lie in the order in
+// which they are read then. Of 512 bits such a part is too large; a strip passes all of it.
+inline constexpr bool kStripsBySums = HWY_TARGET == HWY_AVX2;
+inline constexpr int64_t kGroup = kStripsBySums ? 16 : 1;
+
 // kColumns columns of kMr rows. In each half of a vector four columns are transposed: pairs of rows
 // first, then pairs of pairs.
 constexpr hn::CappedTag<float, 8> kHalves;
@@ -72,19 +78,17 @@ struct StripOfRows {
   HWY_INLINE float at(int64_t i, int64_t k) const { return strip[k * kMr + i]; }
 };
 
-// One tile's share of the panel after this one, fetched into L2 line by line: L1 can wait for a
-// dozen lines, and those of this panel are on their way to it.
+// The panel after this one, fetched into L2 a few lines at a time: L1 can wait for a dozen lines,
+// and those of this panel are on their way to it.
 class PanelFeed {
  public:
   // `lines`: of a step.
-  PanelFeed(const void* next, int64_t pieces, int64_t piece, int64_t steps, int64_t lines) {
-    steps_ = std::max(kLeastSteps, pieces / lines / kUnit * kUnit);
+  PanelFeed(const void* next, int64_t pieces, int64_t steps, int64_t lines)
+      : steps_(std::max(kLeastSteps, pieces / lines / kUnit * kUnit)) {
     if (next == nullptr) return;
     lines_ = ceil_div(steps_ * lines, pieces);
-    const int64_t share = ceil_div(steps * lines, pieces);
-    const auto* const from = static_cast<const char*>(next);
-    at_ = from + piece * share * kLine;
-    end_ = from + std::min((piece + 1) * share, steps * lines) * kLine;
+    at_ = static_cast<const char*>(next);
+    end_ = at_ + steps * lines * kLine;
   }
   static constexpr int64_t kLine = 64;
   // From one fetch to the next.
@@ -95,8 +99,9 @@ class PanelFeed {
   }
 
  private:
-  static constexpr int64_t kUnit = 4;        // of steps that a loop takes at once
-  static constexpr int64_t kLeastSteps = 8;  // a loop's end is forecast where it is short
+  static constexpr int64_t kUnit = 4;  // of steps that a loop takes at once
+  // Where a loop is short, its end is forecast; where it is long, that happens seldom.
+  static constexpr int64_t kLeastSteps = kStripsBySums ? 80 : 8;
   int64_t steps_;
   int64_t lines_ = 0;
   const char* at_ = nullptr;
@@ -110,7 +115,7 @@ HWY_INLINE void strip_sums(StripOfRows a, B b, int64_t depth, PanelFeed& feed, c
   // More steps at once, and GCC moves sums between AVX2's 16 registers and memory.
   constexpr int64_t unroll = std::max<int64_t>(chains, HWY_TARGET == HWY_AVX3 ? 1 : 2);
   // Less far than the 2 KiB of rows in their places is enough here.
-  constexpr Ahead ahead = {.bytes = HWY_TARGET == HWY_AVX3 ? 1 << 10 : 768, .into = kIntoL1};
+  constexpr Ahead ahead = {.bytes = HWY_TARGET == HWY_AVX3 ? 1 << 10 : 0, .into = kIntoL1};
   Vf sums[chains][kRows][kNv];
 #pragma GCC unroll 4
   for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
@@ -139,36 +144,48 @@ HWY_INLINE void strip_sums(StripOfRows a, B b, int64_t depth, PanelFeed& feed, c
   }
 }
 
+// kRows rows over k in [begin, end), as many as one sum takes in. `memory`: TileSums' of these
+// rows.
 template <class B, int64_t kRows>
-void strip_tile(const PanelArgs& args, int64_t row) {
-  HWY_ALIGN float memory[TileSums<kRows>::kFloats];
+void strip_piece(const PanelArgs& args, int64_t row, int64_t begin, int64_t end, float* memory,
+                 PanelFeed& feed) {
+  if (begin == 0) fetch_sums<kRows>(args, row);
+  if (end == args.k) fetch_results<kRows>(args, row);
   TileSums<kRows> sums(args, row, memory);
-  fetch_results<kRows>(args, row);
-  const int64_t pieces = args.m / kMr;
-  PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), row / kMr, args.k,
-                 B::kStepBytes / PanelFeed::kLine);
-  const float* const strip = static_cast<const float*>(args.a) + row / kMr * args.a_stride;
+  sums.begin_piece(begin == 0, end == args.k);
+  const auto* const strips = static_cast<const float*>(args.a);
+  const float* const strip = kStripsBySums ? strips + begin * args.a_stride + row * (end - begin)
+                                           : strips + row * args.k + begin * kMr;
   const auto* const panel = static_cast<const float*>(args.panel);
-  const int64_t depth = args.depth > 0 ? args.depth : args.k;
-  for (int64_t k = 0; k < args.k; k += depth) {
-    const int64_t end = std::min(k + depth, args.k);
-    sums.begin_piece(k == 0, end == args.k);
-    strip_sums<B, kRows>({strip + k * kMr}, B(panel + k * kWidth), end - k, feed,
-                         [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
-  }
-  sums.finish();
+  strip_sums<B, kRows>({strip}, B(panel + begin * kWidth), end - begin, feed,
+                       [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
+  if (end == args.k) sums.finish();
 }
 
 template <class B>
 void strip_product(const PanelArgs& args) {
-  int64_t row = 0;
-  for (; row + kMr <= args.m; row += kMr) strip_tile<B, kMr>(args, row);
-  some_rows<kMr>(args.m - row, [&](auto rows) { strip_tile<B, rows()>(args, row); });
+  HWY_ALIGN float memory[kGroup * kMr * kWidth];
+  const int64_t pieces = args.m / kMr;
+  PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), args.k,
+                 B::kStepBytes / PanelFeed::kLine);
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  for (int64_t first = 0; first < args.m; first += kGroup * kMr) {
+    const int64_t last = std::min(first + kGroup * kMr, args.m);
+    for (int64_t k = 0; k < args.k; k += depth) {
+      const int64_t end = std::min(k + depth, args.k);
+      int64_t row = first;
+      for (; row + kMr <= last; row += kMr)
+        strip_piece<B, kMr>(args, row, k, end, memory + (row - first) * kWidth, feed);
+      some_rows<kMr>(last - row, [&](auto rows) {
+        strip_piece<B, rows()>(args, row, k, end, memory + (row - first) * kWidth, feed);
+      });
+    }
+  }
 }
 
 template <class B>
 constexpr StripFunctions strip_functions() {
-  return {pack_strips, strip_product<B>};
+  return {pack_strips, strip_product<B>, kStripsBySums};
 }
 
 #else
