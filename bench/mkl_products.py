@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mkl_products.py [--rounds 31]: f32 linear layers of many rows beside MKL's packed products.
+"""mkl_products.py [--rounds 31]: f32 linear layers of 8 to 512 rows beside MKL's packed products.
 
 Both have packed the weight beforehand and run in turn, round after round, on the same tensors: ours as `fuse()` makes them, MKL's
 as Inductor's freezing does (torch.ops.mkl._mkl_linear). A line has the medians, both rates, the ratio with its quartiles over
@@ -18,7 +18,8 @@ from torch import nn
 import epilogue.torch
 from epilogue.torch.timing import interleaved, quartiles, relative
 
-SHAPES = ["512x2048x8192", "512x8192x2048", "512x768x3072", "512x3072x768", "64x768x3072"]  # rows x inputs x outputs
+# Rows x inputs x outputs.
+SHAPES = ["512x2048x8192", "512x8192x2048", "512x768x3072", "512x3072x768", "64x768x3072", "12x2048x8192", "8x768x3072"]
 
 
 def main():

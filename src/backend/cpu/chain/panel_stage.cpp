@@ -9,7 +9,7 @@
 #include "backend/cpu/chain/stage_finish.h"
 #include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/chain/tile_stage.h"
-#include "backend/cpu/simd/reduce.h"
+#include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/scratch.h"
 
 namespace epilogue::cpu {
@@ -38,8 +38,8 @@ class StageRun {
         a_(a),
         m_(m),
         each_(weights_.columns_per_panel()),
-        two_sums_(call.kernel->layout.weight_bytes == 4 && m > 1 &&
-                  m <= rows_of_short_sums(call.kernel->lanes)),
+        two_totals_(call.kernel->layout.weight_bytes == 4 && m > 1 &&
+                    m <= rows_of_short_sums(call.kernel->lanes)),
         overlaps_(call.overlap_rows > 0 && m >= call.overlap_rows),
         finish_(call, flow, row, each_) {}
 
@@ -50,17 +50,16 @@ class StageRun {
     const int64_t at_once = chunks == 1 ? last - first : panels_at_once(last - first);
     const int64_t kept = chunks == 1 ? 1 : at_once;  // panels whose sums wait for more of k
     const int64_t buffers = finish_.buffer_floats();
-    const int64_t second = two_sums_ ? size : 0;
     const int64_t areas = overlaps_ ? StageOverlap::floats(each_, weights_.products()) : 0;
     const int64_t biases = finish_.widens_bias() ? (last - first) * each_ : 0;
     float* const memory =
-        stage_scratch.get(static_cast<size_t>(kept * size + buffers + second + areas + biases));
-    float* const bias = biases > 0 ? memory + kept * size + buffers + second + areas : nullptr;
+        stage_scratch.get(static_cast<size_t>(kept * size + buffers + areas + biases));
+    float* const bias = biases > 0 ? memory + kept * size + buffers + areas : nullptr;
     if (bias != nullptr) finish_.widen_bias(first, last, bias);
     float* const tiles = memory + kept * size;
     std::optional<StageOverlap> overlap;
     if (overlaps_)
-      overlap.emplace(tiles + buffers + second, each_, weights_.products(), finish_.most_rows(),
+      overlap.emplace(tiles + buffers, each_, weights_.products(), finish_.most_rows(),
                       [this, tiles](const ReadyRows& rows) { finish_.rows(rows, tiles); });
     const auto some_panels = [&](int64_t begin, int64_t limit) {
       for (int64_t k = 0; k < call_.padded_k; k += chunk) {
@@ -70,13 +69,12 @@ class StageRun {
         for (int64_t panel = begin; panel < limit; ++panel) {
           float* const sums = memory + (chunks == 1 ? 0 : panel - begin) * size;
           const std::optional<simd::PanelStore> store =
-              is_last && !two_sums_
-                  ? finish_.in_registers(panel,
-                                         bias == nullptr ? nullptr : bias + (panel - first) * each_)
-                  : std::nullopt;
+              is_last ? finish_.in_registers(
+                            panel, bias == nullptr ? nullptr : bias + (panel - first) * each_)
+                      : std::nullopt;
           if (overlap) overlap->begin_panel(panel);
           multiply(panel, k, end, depth, after(panel, k, end, begin, limit),
-                   {sums, tiles + buffers, 0, store ? &*store : nullptr,
+                   {sums, 0, store ? &*store : nullptr,
                     is_last && overlap && !store ? &*overlap : nullptr});
           if (is_last && !store && !overlap) finish(panel, sums, tiles);
         }
@@ -89,12 +87,11 @@ class StageRun {
 
   // Products over k in [begin, end) alone.
   void run_slice(int64_t begin, int64_t end, float* sums, int64_t panel_stride) const {
-    float* const second = stage_scratch.get(static_cast<size_t>(two_sums_ ? sums_floats() : 0));
     const int64_t depth = depth_of_sums(end - begin);
     for (int64_t panel = 0; panel < weights_.panels(); ++panel)
       multiply(panel, begin, end, depth,
                panel + 1 < weights_.panels() ? weights_.panel(panel + 1, begin) : nullptr,
-               {sums + panel * panel_stride, second, begin});
+               {sums + panel * panel_stride, begin});
   }
 
   void finish_panel(int64_t panel, float* sums) const {
@@ -104,7 +101,6 @@ class StageRun {
  private:
   struct Sums {
     float* data;
-    float* second;    // as large, where two_sums_
     int64_t first_k;  // where they begin
     // Where the last ones go instead, if the kernel can do all that is left to do.
     const simd::PanelStore* store = nullptr;
@@ -139,8 +135,9 @@ class StageRun {
   bool ends_sums(int64_t depth) const {
     const simd::PanelLayout& layout = call_.kernel->layout;
     if (layout.row_bytes != 4) return false;
-    return m_ == 1 || a_.in_strips ||
-           (!two_sums_ && layout.most_k == 0 && weights_.panel_bytes(depth) > simd::kPanelInL1);
+    const bool is_few = m_ == 1 || (m_ <= simd::kMostFewRows && layout.weight_bytes == 4);
+    return a_.in_strips ||
+           (layout.most_k == 0 && (is_few || weights_.panel_bytes(depth) > simd::kPanelInL1));
   }
 
   // sums (+)= rows x panel over k in [begin, end), in sums of `sum`. `next`: weights to fetch
@@ -161,7 +158,6 @@ class StageRun {
     const simd::PanelFunction function = a_.in_strips               ? call_.kernel->strips.product
                                          : weights_.products() == 2 ? call_.kernel->two
                                                                     : call_.kernel->one;
-    bool is_second = false;
     for (int64_t k = begin; k < end; k += depth) {
       args.k = std::min(k + depth, end) - k;
       args.a = static_cast<const char*>(a_.data) + k * bytes;
@@ -171,18 +167,16 @@ class StageRun {
       args.next = next != nullptr && call_.prefetches
                       ? static_cast<const char*>(next) + weights_.panel_bytes(k - begin)
                       : nullptr;
-      args.sums[0] = is_second ? sums.second : sums.data;
+      args.two_totals = two_totals_ && sum < args.k;
+      args.sums[0] = sums.data;
       args.sums[1] = weights_.products() == 2 ? args.sums[0] + m_ * each_ : nullptr;
-      args.accumulate = is_second ? k > begin + depth : k > sums.first_k;
+      args.accumulate = k > sums.first_k;
       if (k + depth >= end) {
         args.store = sums.store;
         args.work = sums.work;
       }
       function(args);
-      is_second = two_sums_ && !is_second;
     }
-    if (two_sums_ && end - begin > depth)
-      simd::row_kernels().accumulate(sums.second, sums.data, static_cast<size_t>(sums_floats()));
   }
 
   // The program over one panel's sums, as many rows at a time as stay in L1, and the stores.
@@ -197,9 +191,8 @@ class StageRun {
   const PackedWeights& weights_;
   const StageRows a_;
   const int64_t m_;
-  const int64_t each_;  // columns of a panel, of each product
-  // Chunks of k are added to two arrays in turn: half as many additions one by one.
-  const bool two_sums_;
+  const int64_t each_;     // columns of a panel, of each product
+  const bool two_totals_;  // PanelArgs::two_totals
   // Programs run between the products of the block after theirs.
   const bool overlaps_;
   const StageFinish finish_;

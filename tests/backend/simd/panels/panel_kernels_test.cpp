@@ -352,6 +352,55 @@ TEST_P(PanelKernels, StripsGiveTheBitsOfRowsInTheirPlaces) {
   EXPECT_EQ(kernels > 0, is_wide) << "vectors of at least 256 bits have strips";
 }
 
+// Two totals in turn, of few rows: what they add up to, finished or not, beside one total.
+TEST_P(PanelKernels, TwoTotalsAddUpToTheSums) {
+  const LevelScope level(GetParam());
+  // The one of f32 weights is the one that eager products use, too.
+  const std::vector<const PanelKernelEntry*> kernels = kernels_here();
+  const auto entry = std::ranges::find_if(
+      kernels, [](const PanelKernelEntry* e) { return e->kernel().block != nullptr; });
+  ASSERT_NE(entry, kernels.end());
+  const PanelKernel& kernel = (*entry)->kernel();
+  const int64_t width = kernel.layout.width;
+  for (const int64_t m : {2, 3, 5, 6, 7, 8, 13, 15})
+    for (const int64_t k : {33, 200, 1030})
+      for (const int64_t depth : {8, 40})
+        for (const bool stores : {false, true})
+          for (const bool accumulates : {false, true}) {
+            const Matrix rows = random_matrix(m, k + 3, 1);
+            const Matrix w = random_matrix(k, width, 2);
+            const std::vector<PackedPart> parts = {{{w.f32.data(), FloatType::f32, width, 1}, k}};
+            const PackedWeights packed(parts, width, kernel.layout);
+            constexpr float before = 0.25F;
+            std::vector<float> sums(static_cast<size_t>(m * width), before);
+            std::vector<float> out(static_cast<size_t>(m * width), -7);
+            const PanelStore store = {out.data(), width, FloatType::f32, width, w.f32.data()};
+            PanelArgs args;
+            args.m = m;
+            args.k = k;
+            args.depth = depth;
+            args.two_totals = true;
+            args.a = rows.f32.data();
+            args.a_stride = k + 3;
+            args.panel = packed.panel(0, 0);
+            args.sums[0] = sums.data();
+            args.accumulate = accumulates;
+            args.store = stores ? &store : nullptr;
+            kernel.one(args);
+            for (int64_t i = 0; i < m; ++i)
+              for (int64_t j = 0; j < width; ++j) {
+                double want = accumulates ? before : 0;
+                for (int64_t c = 0; c < k; ++c)
+                  want += static_cast<double>(rows.f32[static_cast<size_t>(i * (k + 3) + c)]) *
+                          w.f32[static_cast<size_t>(c * width + j)];
+                if (stores) want += w.f32[static_cast<size_t>(j)];
+                const std::vector<float>& got = stores ? out : sums;
+                ASSERT_NEAR(got[static_cast<size_t>(i * width + j)], want, 2e-5 * std::sqrt(k))
+                    << m << " x " << k << " depth " << depth << " row " << i << " column " << j;
+              }
+          }
+}
+
 TEST_P(PanelKernels, TheListChoosesByLevelWeightsAndRows) {
   const LevelScope level(GetParam());
   const bool has_dots = cpu_has(CpuFeature::avx512_bf16);
