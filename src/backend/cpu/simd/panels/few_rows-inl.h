@@ -48,14 +48,16 @@ struct PieceFeed {
   // Of a group: what six rows take some 24 to 48 cycles for.
   static constexpr int64_t kSteps = HWY_TARGET == HWY_AVX3 ? 2 : 8;
   static constexpr int64_t kLine = 64;
+  static constexpr int64_t group_of(int64_t rows) { return std::max(chains_of(rows), kSteps); }
 
   // Each tile of m rows takes a share like its part of the products. `steps`: of a piece.
   PieceFeed(int64_t steps, int64_t step_bytes, int64_t m) {
     const int64_t lines = ceil_div(steps * step_bytes, kLine);
-    const int64_t groups = ceil_div(steps, kSteps);
     for (int64_t t = 0; t * kMr < m; ++t) {
+      const int64_t end = std::min((t + 1) * kMr, m);
       const int64_t first = lines * (t * kMr) / m;
-      const int64_t last = lines * std::min((t + 1) * kMr, m) / m;
+      const int64_t last = lines * end / m;
+      const int64_t groups = ceil_div(steps, group_of(end - t * kMr));
       tiles[t] = {first * kLine, ceil_div(last - first, groups) * kLine};
     }
   }
@@ -132,7 +134,7 @@ HWY_INLINE void few_rows_piece(const PanelArgs& args, int64_t row, const PanelPi
     }
   }
   const char* at = piece.ahead + share.begin;
-  constexpr int64_t group = std::max(chains, PieceFeed::kSteps);
+  constexpr int64_t group = PieceFeed::group_of(kRows);
   const int64_t depth = piece.end - piece.begin;
   int64_t k = 0;
   for (; k + group <= depth; k += group) {
