@@ -27,6 +27,9 @@ constexpr int64_t kWaitingSumsBytes = 256 << 10;
 // Of every kernel's steps along k a multiple.
 constexpr int64_t kChunkUnit = 32;
 
+// Kernels end short sums of as many rows themselves (PanelArgs::two_totals).
+static_assert(rows_of_short_sums(16) <= simd::kMostFewRows);
+
 thread_local simd::Scratch stage_scratch;  // products, and the programs' buffers
 
 // The loops of one call of run_stage() with a kernel of panels.

@@ -17,6 +17,7 @@
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/simd/panels/kernel_list.h"
 #include "backend/cpu/simd/panels/packed_weights.h"
+#include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/targets.h"
 #include "backend/cpu/tile_program.h"
 #include "base/append_list.h"
@@ -110,10 +111,6 @@ struct ChainKernels {
   }
 };
 
-// From so many rows on strips gain what it takes to pack them: those of fewer do not hide the fetch
-// of the next panel (simd::kLeastPieces).
-inline constexpr int64_t kLeastStripRows = 24;
-
 // Whether to pack rows into strips gains where so many columns read them. To pack takes as long as
 // some 30 columns' products, and twice as long beside wide vectors.
 inline bool strips_pay(const simd::PanelKernel& kernel, int64_t columns) {
@@ -187,9 +184,9 @@ inline bool reads_tiles(const StageCall& stage, int64_t m) {
   return stage.tiles && m >= simd::kLeastTileRows && (most_k == 0 || stage.padded_k <= most_k);
 }
 
-// Whether m rows are packed into strips for it.
+// Whether m rows are packed into strips for it: fewer do not hide the next panel's fetch.
 inline bool reads_strips(const StageCall& stage, int64_t m) {
-  return stage.strips && m >= kLeastStripRows;
+  return stage.strips && m >= simd::kLeastPieces * stage.kernel->mr;
 }
 
 // Columns of k whose weights of one panel stay in L2 while m rows pass.

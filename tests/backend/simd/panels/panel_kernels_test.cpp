@@ -352,7 +352,8 @@ TEST_P(PanelKernels, StripsGiveTheBitsOfRowsInTheirPlaces) {
   EXPECT_EQ(kernels > 0, is_wide) << "vectors of at least 256 bits have strips";
 }
 
-// Two totals in turn, of few rows: what they add up to, finished or not, beside one total.
+// Two totals in turn, of few rows, finished or not, beside products in double. The deepest sums
+// have several pieces at each level.
 TEST_P(PanelKernels, TwoTotalsAddUpToTheSums) {
   const LevelScope level(GetParam());
   // The one of f32 weights is the one that eager products use, too.
@@ -364,7 +365,7 @@ TEST_P(PanelKernels, TwoTotalsAddUpToTheSums) {
   const int64_t width = kernel.layout.width;
   for (const int64_t m : {2, 3, 5, 6, 7, 8, 13, 15})
     for (const int64_t k : {33, 200, 1030})
-      for (const int64_t depth : {8, 40})
+      for (const int64_t depth : {8, 40, 264})
         for (const bool stores : {false, true})
           for (const bool accumulates : {false, true}) {
             const Matrix rows = random_matrix(m, k + 3, 1);

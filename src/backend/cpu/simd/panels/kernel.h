@@ -69,7 +69,7 @@ struct PanelArgs {
   // rows without a most_k alone know it.
   int64_t depth = 0;
   // Those sums are added to two totals in turn, which are added up at the end: half as many
-  // additions one by one. Of few rows, more than one; kernels that know `depth` alone know it.
+  // additions one by one. Kernels of f32 weights alone know it, for 2 to kMostFewRows rows.
   bool two_totals = false;
   // One part, and a kernel that `stores`: the sums (added to what is there, if `accumulate`) are
   // finished and stored there instead. Null: they are stored in `sums`.
