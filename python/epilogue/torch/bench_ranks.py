@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of one host: sums through its memory beside gloo's, and MLPs and a model under tensor parallelism, fused and unfused.
+"""Ranks of one host: sums through its memory beside gloo's, and MLPs and a model under tensor parallelism, fused and unfused; the model
+by rows between its products too (sequence parallelism).
 
     python -m epilogue.torch.bench ranks --ranks 2
     python -m epilogue.torch.bench ranks --what reduce --json reduce.json
@@ -108,14 +109,29 @@ class _Mlp(nn.Module):
 
 
 def _split(module: nn.Module, plan: "dict[str, str]") -> nn.Module:
-    """A copy by "columns", "rows", and columns that all ranks get ("gathered")."""
+    """A copy by "columns", "rows", and columns that all ranks get ("gathered"); between layers whose rows are "parted" over the ranks:
+    an "embedding", "norm"s, a module before which they are "whole" (whose "keyword" is hidden_states), and a "head"."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor import parallel as styles
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    made = {"columns": ColwiseParallel, "rows": RowwiseParallel, "gathered": lambda: ColwiseParallel(output_layouts=Replicate())}
-    return parallelize_module(copy.deepcopy(module), mesh, {name: made[style]() for name, style in plan.items()})
+    rows, all_rows = Shard(1), Replicate()
+    made: "dict[str, typing.Callable[[], typing.Any]]" = {
+        "columns": styles.ColwiseParallel,
+        "rows": styles.RowwiseParallel,
+        "gathered": lambda: styles.ColwiseParallel(output_layouts=all_rows),
+        "embedding": lambda: styles.RowwiseParallel(input_layouts=all_rows, output_layouts=rows),
+        "norm": styles.SequenceParallel,
+        "last norm": lambda: styles.SequenceParallel(use_local_output=True),
+        "whole": lambda: styles.PrepareModuleInput(input_layouts=rows, desired_input_layouts=all_rows),
+        "keyword": lambda: styles.PrepareModuleInput(
+            input_kwarg_layouts={"hidden_states": rows}, desired_input_kwarg_layouts={"hidden_states": all_rows}
+        ),
+        "parted": lambda: styles.RowwiseParallel(output_layouts=rows),
+        "head": lambda: styles.ColwiseParallel(input_layouts=rows, output_layouts=all_rows),
+    }
+    return styles.parallelize_module(copy.deepcopy(module), mesh, {name: made[style]() for name, style in plan.items()})
 
 
 def _compared(
@@ -173,6 +189,36 @@ def _llama(transformers: typing.Any, dtype: torch.dtype, options: argparse.Names
         plan.update({f"{at}self_attn.{n}_proj": "rows" if n == "o" else "columns" for n in "qkvo"})
         plan.update({f"{at}mlp.{n}_proj": "rows" if n == "down" else "columns" for n in ("gate", "up", "down")})
     return config, transformers.LlamaForCausalLM(config).to(dtype).eval(), plan
+
+
+def _sequence_plan(layers: int) -> "dict[str, str]":
+    """Of torch's documents for a Llama: what lies between its products is split by rows."""
+    plan = {"model.embed_tokens": "embedding", "model.norm": "last norm", "lm_head": "head"}
+    for i in range(layers):
+        at = f"model.layers.{i}."
+        plan.update({f"{at}input_layernorm": "norm", f"{at}post_attention_layernorm": "norm", f"{at}self_attn": "keyword", f"{at}mlp": "whole"})
+        plan.update({f"{at}self_attn.{n}_proj": "parted" if n == "o" else "columns" for n in "qkvo"})
+        plan.update({f"{at}mlp.{n}_proj": "parted" if n == "down" else "columns" for n in ("gate", "up", "down")})
+    return plan
+
+
+def _sequences(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+    import transformers
+
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16):
+        config, dense, _ = _llama(transformers, dtype, options)
+        plan = _sequence_plan(options.layers)
+        for count in options.rows:
+            name = f"by sequence, Llama {config.hidden_size}, {options.layers} layers {str(dtype)[6:]} M={count}"
+            if count % dist.get_world_size():
+                if dist.get_rank() == 0:
+                    print(f"{name}: skipped, the ranks do not divide the rows", flush=True)
+                continue
+            ids, positions = torch.randint(1, 2048, (1, count)), torch.arange(count)[None]
+            call = lambda m, ids=ids, at=positions: m(ids, position_ids=at, use_cache=False).logits  # noqa: E731
+            rows.append(_compared(name, dense, plan, call, options))
+    return rows
 
 
 def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
@@ -277,12 +323,15 @@ def _scaling_of(dtype: torch.dtype, options: argparse.Namespace) -> "list[dict[s
     return rows
 
 
+_KINDS = {"reduce": _reduces, "blocks": _blocks, "models": _models, "sequence": _sequences, "scaling": _scaling}
+
+
 def _serve(rank: int, port: int, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=options.ranks)
     try:
         with torch.no_grad():
-            rows = [row for what in options.what for row in {"reduce": _reduces, "blocks": _blocks, "models": _models, "scaling": _scaling}[what](options)]
+            rows = [row for what in options.what for row in _KINDS[what](options)]
         if rank == 0 and options.json:
             with open(options.json, "w") as file:
                 json.dump(rows, file, indent=1)
@@ -294,7 +343,7 @@ def main(arguments: "list[str]") -> int:
     parser = argparse.ArgumentParser(
         prog="python -m epilogue.torch.bench ranks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--what", nargs="+", choices=("reduce", "blocks", "models", "scaling"), default=["reduce", "blocks", "models"])
+    parser.add_argument("--what", nargs="+", choices=tuple(_KINDS), default=["reduce", "blocks", "models", "sequence"])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 512])
     parser.add_argument("--hidden", type=int, default=1024)

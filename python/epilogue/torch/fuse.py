@@ -6,10 +6,10 @@ import typing
 
 from torch import nn
 
-from . import experts_state, inline, linear_state, norm_state, sharded
+from . import experts_state, inline, linear_state, norm_state, prepared, sharded
 from .bits import bits_of, options_of
 from .fused_class import STATE, fused_class, unfused_class
-from .layer import Call, is_layer, match_inline, match_layer
+from .layer import Call, hooks_of, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
 from .packed import rounded_of
 from .patterns import NoMatch
@@ -32,8 +32,10 @@ def _of_mlps(model: nn.Module) -> "set[nn.Module]":
 
 
 def _norms_of_mlps(model: nn.Module) -> "set[nn.Module]":
+    """But for those with a hook (SequenceParallel's): the layers around them run as their own."""
     plans = [(m, m.__dict__[STATE].plan) for m in model.modules() if _is_fused(m)]
-    return {m.get_submodule(path) for m, plan in plans for path in (plan.pre_norm, plan.post_norm) if path is not None}
+    found = {m.get_submodule(path) for m, plan in plans for path in (plan.pre_norm, plan.post_norm) if path is not None}
+    return {norm for norm in found if not any(hooks_of(norm))}
 
 
 def _plan_of(module: nn.Module) -> "tuple[str, Plan] | NoMatch | None":
@@ -84,7 +86,7 @@ def fuse(
 ) -> nn.Module:  # fmt: skip
     """Makes the MLPs, the experts and the linear layers of `model` run fused, in place, and returns it.
 
-    Parameters, names of the state and hooks stay as they are; a call that the engine cannot make
+    Parameters, names of the state and hooks stay as they are (docs/distributed.md: but for two of sequence parallelism); a call that the engine cannot make
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
     weights: "int8" (one scale per output channel) or "int4" (one per output channel and `group` of
@@ -126,6 +128,7 @@ def fuse(
     _restore(model)
     for module in model.modules():
         norm_state.unfuse_norm(module)
+        prepared.unfuse_inputs(module)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
@@ -155,6 +158,7 @@ def fuse(
             linear_state.expect_residuals(module)
     if linears:
         norm_state.fuse_norms(model, _norms_of_mlps(model))
+        prepared.fuse_inputs(model)
     if folder is not None:
         _release(model, folder)
     try:
@@ -180,6 +184,8 @@ def _running(model: nn.Module, options: Options) -> "list[tuple[str, str]]":
             found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused linear layer"))
         elif norm_state.is_fused_norm(module):
             found.append((name, "a fused norm"))
+        if prepared.is_prepared(module):
+            found.append((name, "its input by hooks of fuse()"))
     return found
 
 
@@ -226,6 +232,7 @@ def unfuse(model: nn.Module) -> nn.Module:
         experts_state.unfuse_experts(module)
         linear_state.unfuse_linear(module)
         norm_state.unfuse_norm(module)
+        prepared.unfuse_inputs(module)
     return model
 
 

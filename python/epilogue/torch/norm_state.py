@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """RMS norms by themselves, in inference: one op, where a module's forward makes five to seven tensors.
 
-A norm is known by its values and by where it rounds (norms.py). Nothing is packed: each call reads the weight as it is.
+A norm is known by its values and by where it rounds (norms.py). Nothing is packed: each call reads the weight as it is. A norm of
+whole rows that are split over ranks (SequenceParallel) is one of this rank's rows.
 """
 
 import functools
@@ -10,7 +11,7 @@ import typing
 import torch
 from torch import fx, nn
 
-from . import norms, signals
+from . import norms, sharded, signals
 from .fused_class import class_of, is_compiling, unfused_class
 from .later import plain
 from .report import Row
@@ -45,27 +46,32 @@ class NormState:
         """The norm of x; None where the module's own forward has to run."""
         global _op
         x = plain(x)
-        reason = unfit(x) or signals.foreign() or self._obstacle(module, x)
-        if reason is None:
-            if _op is None:
-                _op = torch.ops.epilogue.rms_norm.default
-            self.fused_calls += 1
-            return _op(x, module.weight, self.form, getattr(module, self.norm.eps_name))
-        self.reason = reason
-        self.own_calls += 1
-        return None
+        rows, weight = x, module.weight
+        if sharded.is_dtensor(x) and sharded.has_whole_rows(x, weight):
+            # Ranks have to do alike, those without a row too: DTensor's way takes all of them.
+            rows, weight = sharded.settled(x._local_tensor).contiguous(), weight._local_tensor
+        reason = unfit(rows) or signals.foreign() or self._obstacle(module, x, rows, weight)
+        if reason is not None:
+            self.reason = reason
+            self.own_calls += 1
+            return None
+        if _op is None:
+            _op = torch.ops.epilogue.rms_norm.default
+        self.fused_calls += 1
+        out = _op(rows, weight, self.form, getattr(module, self.norm.eps_name)) if rows.numel() > 0 else torch.empty_like(rows)
+        return out if rows is x else sharded.placed_as(x._spec, out)
 
-    def _obstacle(self, module: nn.Module, x: torch.Tensor) -> "str | None":
-        weight = module.weight
-        if type(weight) is not _Parameter:
+    def _obstacle(self, module: nn.Module, given: typing.Any, x: torch.Tensor, weight: torch.Tensor) -> "str | None":
+        """given: x, or the DTensor of which x and the weight are this rank's parts."""
+        if given is x and type(weight) is not _Parameter:
             return f"its weight is a {type(weight).__name__}"
-        if _is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        if _is_grad_enabled() and (given.requires_grad or module.weight.requires_grad):
             return "gradients are wanted"
         if _is_autocast_enabled("cpu"):
             return "autocast"
         if x.dtype not in _DTYPES or weight.dtype is not x.dtype or not weight.is_cpu:
             return f"x is {x.dtype}, the weight {weight.dtype}"
-        if x.shape[-1:] != weight.shape or x.numel() == 0 or not x.is_contiguous() or not weight.is_contiguous():
+        if x.shape[-1:] != weight.shape or (x.numel() == 0 and given is x) or not x.is_contiguous() or not weight.is_contiguous():
             return "its rows are not contiguous, or do not fit the weight"
         return None if self.norm.is_same(module) else "it has another eps"
 

@@ -51,11 +51,38 @@ def local_of(p: typing.Any) -> typing.Any:
     return p._local_tensor if is_dtensor(p) else p
 
 
-def _settled(x: typing.Any) -> typing.Any:
+def has_whole_rows(x: typing.Any, weight: typing.Any) -> bool:
+    """Whether each rank has whole rows of a DTensor, or all of them, and all of a vector that goes with each."""
+    if not is_dtensor(weight) or weight.device_mesh != x.device_mesh or not all(p.is_replicate() for p in weight.placements):
+        return False
+    return all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in x.placements)
+
+
+def placed_as(spec: typing.Any, part: torch.Tensor) -> typing.Any:
+    """This rank's part of a DTensor that has another one's shape, layout, dtype and placements. Making these takes ten times as long."""
+    return dtensor_class()(part, spec, requires_grad=False)
+
+
+def settled(x: typing.Any) -> typing.Any:
     """A result of a collective that is under way, once it is there."""
     if type(x) is _Tensor:
         return x
     return x.wait() if type(x).__name__ == "AsyncCollectiveTensor" and hasattr(x, "wait") else x
+
+
+def is_even(x: typing.Any) -> bool:
+    """Whether the ranks of a mesh of one dimension have as many rows of a DTensor each."""
+    if x.device_mesh.ndim != 1:
+        return False
+    from torch.distributed.tensor import Shard
+
+    (placement,) = x.placements
+    return type(placement) is Shard and x.shape[placement.dim] % x.device_mesh.size() == 0
+
+
+def gathered_rows(x: torch.Tensor, placement: typing.Any, group: typing.Any) -> torch.Tensor:
+    """All ranks' rows, of which each has as many as this one. placement: a Shard."""
+    return host_reduce.all_gather(x.contiguous(), group, dim=placement.dim)
 
 
 class Join(typing.NamedTuple):
@@ -91,7 +118,7 @@ class Split(typing.NamedTuple):
 
     def enter(self, x: typing.Any, gradients: bool) -> "torch.Tensor | str":
         """The rows that this rank's part reads, or why there are none."""
-        x = _settled(x)
+        x = settled(x)
         kind = dtensor_class()
         if type(x) is _Tensor:
             if self.given is None:
@@ -99,7 +126,7 @@ class Split(typing.NamedTuple):
             if not gradients and (self.given is self.wanted or self.given == self.wanted):
                 return x
             if not gradients and self.given.is_shard() and self.wanted.is_replicate():
-                return host_reduce.all_gather(x.contiguous(), self.group, dim=self.given.dim)
+                return gathered_rows(x, self.given, self.group)
             x = kind.from_local(x, self.mesh, [self.given], run_check=False)
         elif type(x) is not kind or x.device_mesh != (self.mesh if self.outer is None else self.outer):
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
@@ -108,12 +135,14 @@ class Split(typing.NamedTuple):
             if not all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in rest):
                 return f"the input is {x.placements}"
         if not _is_placed(x, self.wanted, self.axis):
+            if not gradients and self.wanted.is_replicate() and is_even(x):
+                return gathered_rows(settled(x._local_tensor), x.placements[0], self.group)
             x = x.redistribute(placements=self._placements(x, self.wanted))
         if not gradients:
-            return _settled(x._local_tensor)
+            return settled(x._local_tensor)
         from torch.distributed.tensor import Partial
 
-        return _settled(x.to_local(grad_placements=self._placements(x, Partial()) if self.wanted.is_replicate() else None))
+        return settled(x.to_local(grad_placements=self._placements(x, Partial()) if self.wanted.is_replicate() else None))
 
     def axes_of_rows(self, x: typing.Any) -> "tuple[int, ...]":
         """Dimensions of the weights' mesh over which the rows that enter() was given are split: a rank's gradients of the weights are a
@@ -171,7 +200,7 @@ class Split(typing.NamedTuple):
             made = made.redistribute(placements=[self.output])
         if bias is not None:
             made = made + bias.to(out.dtype)
-        result = _settled(made.to_local()) if self.local else made
+        result = settled(made.to_local()) if self.local else made
         return result if residual is None else result + residual
 
     def _leave_plain(
@@ -238,6 +267,25 @@ def _by_torch(linear: nn.Module) -> "_Plan | str":
             (given,), (output,), local = enter.args[0], leave.args[0], leave.args[1]
             return _Plan(columns, first["device_mesh"], given, output, local)
     return "a hook on a layer"
+
+
+def prepared_input(hook: typing.Any) -> "tuple[typing.Any, typing.Any] | None":
+    """The PrepareModuleInput of which it is the hook, and its mesh, of one dimension on the CPU."""
+    styles = _loaded.get(_TORCH)
+    if styles is None or getattr(hook, "__module__", None) != _TORCH:
+        return None
+    inner = _cells(hook)
+    style, mesh = inner.get("self"), inner.get("device_mesh")
+    if type(style) is not getattr(styles, "PrepareModuleInput", None) or mesh is None or mesh.ndim != 1 or mesh.device_type != "cpu":
+        return None
+    return (style, mesh) if hasattr(style, "_prepare_input_arg") else None
+
+
+def sequence_input(hook: typing.Any) -> bool:
+    """Whether it is the hook of SequenceParallel that makes a DTensor of a rank's rows."""
+    styles, enter = _loaded.get(_TORCH), _cells(hook).get("input_fn")
+    kind = None if styles is None else getattr(styles, "SequenceParallel", None)
+    return kind is not None and isinstance(enter, functools.partial) and enter.func is kind._prepare_input_fn
 
 
 def _by_transformers(linear: nn.Module) -> "_Plan | str":
