@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call costs where there is next to nothing to compute: the op alone, and the whole call of a
-fused module with all its checks, in inference mode, on one thread."""
+"""What a call costs where there is next to nothing to compute: an MLP's op alone, and whole calls of fused modules, linear
+layers and norms with all their checks, in inference mode, on one thread."""
 
+import copy
 import typing
 
 import torch
@@ -48,6 +49,16 @@ def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typi
     calls["layer"] = lambda: fused_layer(x)
     own = states_of(module)[0].run_own
     calls["eager module"] = lambda: own(module, x)
+    with torch.inference_mode(False):
+        linear, norm = nn.Linear(HIDDEN, HIDDEN).eval(), nn.RMSNorm(HIDDEN, eps=1e-5)
+        others = fuse(nn.Sequential(copy.deepcopy(linear), copy.deepcopy(norm)), linears="always")
+    for got, wanted in ((others[0](x), linear(x)), (others[1](x), norm(x))):
+        if not relative(got, wanted) < 1e-4:
+            raise SystemExit("results differ")
+    if (why(others).linear_calls, why(others).norm_calls) != (1, 1):
+        raise SystemExit(str(why(others)))
+    calls.update({"linear": lambda: others[0](x), "eager linear": lambda: linear(x)})
+    calls.update({"norm": lambda: others[1](x), "eager norm": lambda: norm(x)})
     return calls
 
 

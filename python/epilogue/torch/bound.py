@@ -94,6 +94,10 @@ class Bound:
                 return reason
         elif any(self.hooks):
             return "a hook on a layer of the MLP"
+        return self.changed()
+
+    def changed(self) -> "str | None":
+        """Why they must, of what neither hooks nor parameters say."""
         for child, kind, own in self.children:
             if type(child) is not kind:
                 return f"a layer of the MLP became {type(child).__name__}"

@@ -7,6 +7,7 @@ import weakref
 
 import torch
 
+from . import _ops
 from .bits import rows_of
 from .norms import Norm
 from .packed import Rounded
@@ -78,7 +79,7 @@ class Handle:
             else:
                 matrices = [w.detach() for w in weights]
                 self.number = ops.prepare.default(list(parameters), matrices, offsets, activation, dtype, bits, *rest, borrows)
-        self._finalizer = weakref.finalize(self, torch.ops.epilogue.release.default, self.number)
+        self._finalizer = weakref.finalize(self, _ops.releaser("release"), self.number)
 
     def __call__(
         self, x: torch.Tensor, parameters: "typing.Sequence[torch.Tensor]", join: "sharded.Join | None" = None

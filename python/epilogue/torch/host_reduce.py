@@ -26,6 +26,8 @@ import weakref
 import torch
 import torch.distributed as dist
 
+from . import _ops as _library
+
 _lock = threading.Lock()
 _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDictionary()
 _BLOCK = 1 << 20  # numbers that are sent between hosts at once
@@ -38,7 +40,7 @@ class _HostGroup:
 
     def __init__(self, number: int, ranks: int) -> None:
         self.number, self.ranks = number, ranks
-        self._finalizer = weakref.finalize(self, _ops.host_group_close.default, number)
+        self._finalizer = weakref.finalize(self, _library.releaser("host_group_close"), number)
         self._finalizer.atexit = False  # the process gives its memory back by itself
 
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
@@ -193,7 +195,7 @@ def _open(group: typing.Any) -> "_HostGroup | _Hosts | None":
         raise
     finally:
         if number is not None and not opened:
-            _ops.host_group_close.default(number)
+            _library.releaser("host_group_close")(number)
     if not opened:
         return None
     _ops.host_group_seal.default(number)

@@ -106,6 +106,14 @@ class _Lost(typing.NamedTuple):
     reason: str
 
 
+class _Won(typing.NamedTuple):
+    """A call that ran fused, in inference and without autocast. One of the same shape does as long as the parameters are these."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    pack: _Pack
+
+
 class _Pending(typing.NamedTuple):
     """Results of a set that was run for its first layer, until the others are called."""
 
@@ -136,6 +144,15 @@ class _Set:
         self.packs: "dict[torch.dtype, _Pack]" = {}
         self.split: "sharded.Split | None" = None  # that all of them have
         self.lost: "_Lost | None" = None  # the last such call
+        self.won: "_Won | None" = None  # the last such call
+
+    def again(self, x: torch.Tensor) -> "list[torch.Tensor] | None":
+        """run(), where the last call says that nothing is in its way; None: it may be. x: strided, on the CPU; no gradients, no autocast."""
+        won = self.won
+        if won is None or won.shape != x.shape or won.dtype is not x.dtype or not won.pack.taken.holds(self):
+            return None
+        outs: "list[torch.Tensor]" = _linear(x, won.pack.handle.number, won.pack.taken.given, None)
+        return outs if outs else None
 
     def run(
         self, x: torch.Tensor, options: "Options", join: "sharded.Join | None" = None
@@ -163,6 +180,8 @@ class _Set:
         if pack.handle is not None:
             outs = _called(pack.handle, given, pack.taken.given, join)
             if outs:
+                plain_call = self.split is None and now is None and not autocast and not _is_grad_enabled()
+                self.won = _Won(x.shape, dtype, pack) if plain_call and options.tune != "measure" else None
                 return outs
         pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
         if once:
@@ -252,8 +271,8 @@ class _Set:
     def is_whole(self) -> bool:
         return all(s.together is self and s.alone is not None and s.alone.modules[0] is m for s, m in zip(self.members, self.modules))
 
-    def give(self, state: "LinearState", x: torch.Tensor, options: "Options") -> "torch.Tensor | None":
-        """A member's result; None where it runs by itself."""
+    def give(self, state: "LinearState", x: torch.Tensor, options: "Options", again: bool = False) -> "torch.Tensor | None":
+        """A member's result; None where it runs by itself. again: x is what again() takes."""
         pending: "_Pending | None" = getattr(self.local, "pending", None)
         now = (x._version, torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else None)
         if pending is not None:
@@ -269,7 +288,7 @@ class _Set:
         if not self.is_whole():
             self.part()
             return None
-        outs = self.run(x, options)
+        outs = (self.again(x) if again else None) or self.run(x, options)
         if outs is None:
             return None
         waiting = dict(zip(self.members, outs))
@@ -367,6 +386,26 @@ class LinearState:
         self.own_calls += 1
         return True
 
+    def run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        """run(), where that goes as it went before, in a fourth of the time of its checks; None: it may not."""
+        if type(x) is not torch.Tensor or not x.is_cpu or x.layout is not torch.strided or self.store is not None:
+            return None
+        alone, together = self.alone, self.together
+        if alone is None or alone.won is None and together is None or alone.modules[0] is not module:
+            return None
+        if _is_grad_enabled() or _is_autocast_enabled("cpu") or signals.foreign() is not None:
+            return None
+        if together is not None and not x.is_inference():
+            out = together.give(self, x, self.options, again=True)
+        elif self.siblings is not None and self._notes < LEARNING_CALLS and not x.is_inference():
+            return None
+        else:
+            outs = alone.again(x)
+            out = None if outs is None else outs[0]
+        if out is not None:
+            self.fused_calls += 1
+        return out
+
     def run_split(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The same of a layer that is split over ranks, in place of the hooks of its plan. None: nothing is on it, or they run."""
         x = plain(x)
@@ -455,6 +494,9 @@ def _linear_class(original: type) -> type:
             return own(self, *args)  # not fused any more, but a plan holds this function
         if state.loses_again(self, args[0]):
             return own(self, *args)
+        out = state.run_again(self, args[0])
+        if out is not None:
+            return out
         if type(self) is _linear_class(original) and (is_split(self) or ("forward" in self.__dict__ and sharded.is_planned(self))):
             self.__class__ = _split_class(original)  # split since it was fused: from the next call on
         out = state.run(self, args[0])

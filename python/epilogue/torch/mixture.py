@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from . import activations
+from . import _ops, activations
 from .handle import Kept
 
 Tensors = typing.Union[torch.Tensor, typing.Sequence[torch.Tensor]]
@@ -72,7 +72,7 @@ class Experts:
             )  # fmt: skip
         # The op keeps those of many tensors: to pass them takes longer than to look at what an expert reads.
         self._given = () if len(lists[1]) > 1 else self.parameters
-        self._finalizer = weakref.finalize(self, torch.ops.epilogue.release_experts.default, self.number)
+        self._finalizer = weakref.finalize(self, _ops.releaser("release_experts"), self.number)
 
     def __call__(
         self, x: torch.Tensor, index: torch.Tensor, weights: torch.Tensor,

@@ -46,34 +46,38 @@ class NormState:
         """The norm of x; None where the module's own forward has to run."""
         global _op
         x = plain(x)
-        rows, weight = x, module.weight
+        parameter = module._parameters.get("weight")
+        rows, weight = x, parameter
         if sharded.is_dtensor(x) and sharded.has_whole_rows(x, weight):
             # Ranks have to do alike, those without a row too: DTensor's way takes all of them.
             rows, weight = sharded.settled(x._local_tensor).contiguous(), weight._local_tensor
-        reason = unfit(rows) or signals.foreign() or self._obstacle(module, x, rows, weight)
+        elif type(weight) is not _Parameter:
+            return self._leave(f"its weight is a {type(weight).__name__}")
+        reason = unfit(rows) or signals.foreign() or self._obstacle(rows, weight, rows is not x)
+        if reason is None and _is_grad_enabled() and (x.requires_grad or parameter.requires_grad):
+            reason = "gradients are wanted"
+        if reason is None and not self.norm.is_same(module):
+            reason = "it has another eps"
         if reason is not None:
-            self.reason = reason
-            self.own_calls += 1
-            return None
+            return self._leave(reason)
         if _op is None:
             _op = torch.ops.epilogue.rms_norm.default
         self.fused_calls += 1
-        out = _op(rows, weight, self.form, getattr(module, self.norm.eps_name)) if rows.numel() > 0 else torch.empty_like(rows)
+        out = _op(rows, weight, self.form, self.norm.eps) if rows.numel() > 0 else torch.empty_like(rows)
         return out if rows is x else sharded.placed_as(x._spec, out)
 
-    def _obstacle(self, module: nn.Module, given: typing.Any, x: torch.Tensor, weight: torch.Tensor) -> "str | None":
-        """given: x, or the DTensor of which x and the weight are this rank's parts."""
-        if given is x and type(weight) is not _Parameter:
-            return f"its weight is a {type(weight).__name__}"
-        if _is_grad_enabled() and (given.requires_grad or module.weight.requires_grad):
-            return "gradients are wanted"
+    def _leave(self, reason: str) -> None:
+        self.reason = reason
+        self.own_calls += 1
+
+    def _obstacle(self, x: torch.Tensor, weight: torch.Tensor, is_split: bool) -> "str | None":
         if _is_autocast_enabled("cpu"):
             return "autocast"
         if x.dtype not in _DTYPES or weight.dtype is not x.dtype or not weight.is_cpu:
             return f"x is {x.dtype}, the weight {weight.dtype}"
-        if x.shape[-1:] != weight.shape or (x.numel() == 0 and given is x) or not x.is_contiguous() or not weight.is_contiguous():
+        if x.shape[-1:] != weight.shape or (x.numel() == 0 and not is_split) or not x.is_contiguous() or not weight.is_contiguous():
             return "its rows are not contiguous, or do not fit the weight"
-        return None if self.norm.is_same(module) else "it has another eps"
+        return None
 
 
 @functools.lru_cache(maxsize=None)

@@ -23,6 +23,7 @@ if typing.TYPE_CHECKING:
     from .released import Store
 
 _is_autocast_enabled = torch.is_autocast_enabled
+_is_grad_enabled = torch.is_grad_enabled
 _run = None  # torch.ops.epilogue.fused_mlp.default, once the ops are loaded
 
 
@@ -93,6 +94,10 @@ class State:
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The fused result; None where the module's own forward has to run."""
         x = plain(x)
+        out = self._run_again(module, x)
+        if out is not None:
+            self.fused_calls += 1
+            return out
         reason = self._refuse(module, x)
         if reason is None:
             out = self._run(module, x) if self._bound.split is None else self._run_split(module, x, self._bound.split)
@@ -105,6 +110,21 @@ class State:
             self.reason = reason
         self.own_calls += 1
         return None
+
+    def _run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        """run(), where the parameters are those that are packed and gathered or split by nobody; None: there may be more to do."""
+        bound = self._bound
+        if bound is None or self.store is not None or self.options.tune == "measure":
+            return None
+        if _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
+            return None
+        pack = self._packs.get(x.dtype)
+        if pack is None or pack.taken.whole or pack.taken.sources or x.shape[-1] != pack.taken.columns:
+            return None
+        if not bound.holds(module) or not pack.taken.holds(bound) or any(bound.hooks) or bound.changed() is not None:
+            return None
+        out: "torch.Tensor | None" = _run(x, pack.handle.number, pack.taken.given)
+        return out
 
     def _refuse(self, module: nn.Module, x: typing.Any) -> "str | None":
         reason = signals.foreign()

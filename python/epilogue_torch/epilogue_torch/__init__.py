@@ -5,8 +5,10 @@ Nothing here is for users: ``import epilogue.torch``.
 """
 
 import ctypes
+import functools
 import importlib.util
 import pathlib
+import typing
 
 import torch
 
@@ -34,3 +36,13 @@ def _load_ops() -> pathlib.Path:
 
 _load_engine()
 library = _load_ops()
+
+
+@functools.lru_cache(maxsize=None)
+def releaser(name: str) -> "typing.Callable[[int], None]":
+    """What gives back what has a number ("release", "release_experts", "host_group_close"): a function of the library, and no op. An op
+    would go through whatever dispatch modes are on when the garbage collector runs, and torch.export fails if one comes while it
+    enters a mode."""
+    function = getattr(ctypes.CDLL(str(library)), f"epilogue_{name}")
+    function.argtypes, function.restype = [ctypes.c_int64], None
+    return typing.cast("typing.Callable[[int], None]", function)

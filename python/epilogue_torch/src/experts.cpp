@@ -268,7 +268,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("experts_columns(int handle) -> int");
   m.def("experts_bytes(int handle) -> int");
   m.def("refresh_experts(int handle) -> ()");
-  m.def("release_experts(int handle) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) { m.impl("experts", TORCH_BOX(&run_experts)); }
@@ -279,7 +278,11 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
   m.impl("experts_columns", TORCH_BOX(&experts_columns));
   m.impl("experts_bytes", TORCH_BOX(&experts_bytes));
   m.impl("refresh_experts", TORCH_BOX(&refresh_experts));
-  m.impl("release_experts", TORCH_BOX(&release_experts));
 }
 
 }  // namespace epilogue_torch
+
+// Of C, as epilogue_release().
+extern "C" [[gnu::visibility("default")]] void epilogue_release_experts(int64_t number) {
+  epilogue_torch::release_experts(number);
+}

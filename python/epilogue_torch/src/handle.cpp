@@ -373,3 +373,9 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
 }
 
 }  // namespace epilogue_torch
+
+// Of C, because Python calls it while it collects garbage: an op would go through the dispatch
+// modes that are on at that moment.
+extern "C" [[gnu::visibility("default")]] void epilogue_release(int64_t number) {
+  epilogue_torch::release(number);
+}

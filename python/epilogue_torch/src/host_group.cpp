@@ -929,7 +929,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("host_group_file(int group) -> int");
   m.def("host_group_seal(int group) -> ()");
   m.def("host_group_fail(int group, str reason) -> ()");
-  m.def("host_group_close(int group) -> ()");
   m.def("host_all_reduce(Tensor(a!) x, int group, Tensor? bias, Tensor? residual) -> ()");
   m.def("host_take(Tensor out, int group, Tensor residual) -> Tensor?");
   m.def("host_finish(Tensor(a!) out, int group, bool is_wanted) -> ()");
@@ -958,7 +957,11 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
   m.impl("host_group_file", TORCH_BOX(&file_of_group));
   m.impl("host_group_seal", TORCH_BOX(&seal_group));
   m.impl("host_group_fail", TORCH_BOX(&fail_group));
-  m.impl("host_group_close", TORCH_BOX(&close_group));
 }
 
 }  // namespace epilogue_torch
+
+// Of C, as epilogue_release().
+extern "C" [[gnu::visibility("default")]] void epilogue_host_group_close(int64_t number) {
+  epilogue_torch::close_group(number);
+}

@@ -139,7 +139,6 @@ std::vector<Torch> run_linears(Torch x, std::vector<Torch> weights,
 std::vector<int64_t> widths_of(int64_t handle) { return find(handle)->widths(); }
 int64_t columns_of(int64_t handle) { return find(handle)->columns(); }
 void refresh_handle(int64_t handle) { find(handle)->refresh(); }
-void release_handle(int64_t handle) { release(handle); }
 
 int64_t packed_bytes() { return epilogue::memory_stats().packed_bytes; }
 
@@ -175,7 +174,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def("columns(int handle) -> int");
   m.def("widths(int handle) -> int[]");
   m.def("refresh(int handle) -> ()");
-  m.def("release(int handle) -> ()");
   m.def("handles() -> int");
   m.def("note_step() -> ()");
   m.def("packed_bytes() -> int");
@@ -198,7 +196,6 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
   m.impl("columns", TORCH_BOX(&columns_of));
   m.impl("widths", TORCH_BOX(&widths_of));
   m.impl("refresh", TORCH_BOX(&refresh_handle));
-  m.impl("release", TORCH_BOX(&release_handle));
   m.impl("handles", TORCH_BOX(&count_handles));
   m.impl("note_step", TORCH_BOX(&note_step));
   m.impl("packed_bytes", TORCH_BOX(&packed_bytes));
