@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from epilogue.torch import activations, functional
+from epilogue.torch import _ops, activations, functional
 from epilogue.torch.timing import relative
 
 
@@ -59,8 +59,10 @@ def test_opcheck_of_what_keeps_handles():
     assert (ops.handles(), ops.columns(number)) == (before + 1, 16)
     schema = ("test_schema",)  # there is no tensor to fake
     for op, args in ((ops.prepare, given), (ops.columns, (number,)), (ops.refresh, (number,)), (ops.handles, ()),
-                     (ops.packed_bytes, ()), (ops.note_step, ()), (ops.release, (number,))):  # fmt: skip
+                     (ops.packed_bytes, ()), (ops.note_step, ())):  # fmt: skip
         torch.library.opcheck(op, args, test_utils=schema)
+    for _ in range(2):
+        _ops.releaser("release")(number)
     with pytest.raises(RuntimeError, match=f"no fused MLP of number {number}"):
         ops.columns(number)
 
@@ -260,5 +262,5 @@ def test_opcheck_of_experts(gated):
     schema = ("test_schema",)  # there is no tensor to fake
     ops = torch.ops.epilogue
     torch.library.opcheck(ops.prepare_experts, given, test_utils=schema)
-    for op in (ops.experts_columns, ops.experts_bytes, ops.refresh_experts, ops.release_experts):
+    for op in (ops.experts_columns, ops.experts_bytes, ops.refresh_experts):
         torch.library.opcheck(op, (ops.prepare_experts(*given),), test_utils=schema)

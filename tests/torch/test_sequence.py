@@ -145,6 +145,24 @@ def test_rows_of_any_number(local):
     ranks.run(_rows, local)
 
 
+def _layouts(rank):
+    """A norm of rows that do not lie one after the other."""
+    mesh = init_device_mesh("cpu", (2,))
+    norm = nn.RMSNorm(256, eps=1e-5)
+    split = epilogue.torch.fuse(parallelize_module(copy.deepcopy(norm), mesh, SequenceParallel()))
+    x = torch.randn(2, 256, 6).transpose(1, 2)
+    for given in (distribute_tensor(x, mesh, [Shard(1)]), distribute_tensor(x.contiguous(), mesh, [Shard(1)])):
+        with torch.no_grad():
+            y = split(given)
+            assert y.is_contiguous() and y.to_local().is_contiguous() and y.shape == x.shape
+            torch.testing.assert_close(y.view(-1).full_tensor(), norm(x).reshape(-1), rtol=1e-5, atol=1e-5)
+    assert epilogue.torch.why(split).norm_calls == 2
+
+
+def test_layouts():
+    ranks.run(_layouts)
+
+
 def _gradients(rank):
     mesh = init_device_mesh("cpu", (2,))
     _, split = _block(mesh, True)

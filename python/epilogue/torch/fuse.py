@@ -86,7 +86,8 @@ def fuse(
 ) -> nn.Module:  # fmt: skip
     """Makes the MLPs, the experts and the linear layers of `model` run fused, in place, and returns it.
 
-    Parameters, names of the state and hooks stay as they are (docs/distributed.md: but for two of sequence parallelism); a call that the engine cannot make
+    Parameters, names of the state and hooks stay as they are, but for hooks of sequence parallelism
+    (docs/distributed.md), which unfuse() puts back; a call that the engine cannot make
     runs the module's own forward (see why()). Only inference is fused unless `training`.
 
     weights: "int8" (one scale per output channel) or "int4" (one per output channel and `group` of

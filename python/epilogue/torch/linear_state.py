@@ -391,7 +391,7 @@ class LinearState:
         if type(x) is not torch.Tensor or not x.is_cpu or x.layout is not torch.strided or self.store is not None:
             return None
         alone, together = self.alone, self.together
-        if alone is None or alone.won is None and together is None or alone.modules[0] is not module:
+        if alone is None or (alone.won is None and together is None) or alone.modules[0] is not module:
             return None
         if _is_grad_enabled() or _is_autocast_enabled("cpu") or signals.foreign() is not None:
             return None

@@ -51,26 +51,24 @@ class NormState:
         if sharded.is_dtensor(x) and sharded.has_whole_rows(x, weight):
             # Ranks have to do alike, those without a row too: DTensor's way takes all of them.
             rows, weight = sharded.settled(x._local_tensor).contiguous(), weight._local_tensor
-        elif type(weight) is not _Parameter:
-            return self._leave(f"its weight is a {type(weight).__name__}")
         reason = unfit(rows) or signals.foreign() or self._obstacle(rows, weight, rows is not x)
         if reason is None and _is_grad_enabled() and (x.requires_grad or parameter.requires_grad):
             reason = "gradients are wanted"
         if reason is None and not self.norm.is_same(module):
             reason = "it has another eps"
         if reason is not None:
-            return self._leave(reason)
+            self.reason = reason
+            self.own_calls += 1
+            return None
         if _op is None:
             _op = torch.ops.epilogue.rms_norm.default
         self.fused_calls += 1
         out = _op(rows, weight, self.form, self.norm.eps) if rows.numel() > 0 else torch.empty_like(rows)
-        return out if rows is x else sharded.placed_as(x._spec, out)
+        return out if rows is x else sharded.rows_like(x, out)
 
-    def _leave(self, reason: str) -> None:
-        self.reason = reason
-        self.own_calls += 1
-
-    def _obstacle(self, x: torch.Tensor, weight: torch.Tensor, is_split: bool) -> "str | None":
+    def _obstacle(self, x: torch.Tensor, weight: typing.Any, is_split: bool) -> "str | None":
+        if not is_split and type(weight) is not _Parameter:
+            return f"its weight is a {type(weight).__name__}"
         if _is_autocast_enabled("cpu"):
             return "autocast"
         if x.dtype not in _DTYPES or weight.dtype is not x.dtype or not weight.is_cpu:

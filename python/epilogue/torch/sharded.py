@@ -63,6 +63,14 @@ def placed_as(spec: typing.Any, part: torch.Tensor) -> typing.Any:
     return dtensor_class()(part, spec, requires_grad=False)
 
 
+def rows_like(x: typing.Any, part: torch.Tensor) -> typing.Any:
+    """This rank's part, contiguous, of a DTensor of x's shape, dtype and placements."""
+    if x.is_contiguous():
+        return placed_as(x._spec, part)
+    strides = torch.empty(x.shape, device="meta").stride()
+    return dtensor_class().from_local(part, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=strides)
+
+
 def settled(x: typing.Any) -> typing.Any:
     """A result of a collective that is under way, once it is there."""
     if type(x) is _Tensor:
