@@ -154,7 +154,7 @@ def test_many_calls(world):
 
 def _rows(rank, dtype, wide):
     """Products whose rows are summed, or gathered, block by block while the next ones are computed: 256 rows at once. Wide ones have
-    rows too long for that (f32), which are joined after the product."""
+    rows too long for that, of which 256 are more than a block of 2 MiB holds: where there are more, they are joined after the product."""
     world, columns = dist.get_world_size(), 4100 if wide else 96
     number = host_reduce.host_group().number
     torch.manual_seed(7)
@@ -170,7 +170,7 @@ def _rows(rank, dtype, wide):
     for rows in (1, 3, 255, 256, 257, 700, 1030, 2, 520):
         x = torch.randn(rows, 64).to(dtype)
         residual = torch.randn(rows, columns).to(dtype)
-        blocks = 1 if wide and dtype is torch.float32 else -(-rows // 256)
+        blocks = 1 if wide else -(-rows // 256)
         parts = [part(r, x, blocks) for r in range(world)]
         for more in ((None, None), (bias, None), (bias, residual)):
             want = _exact(parts, torch.float32)
