@@ -387,7 +387,7 @@ class LinearState:
         return True
 
     def run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
-        """run(), where that goes as it went before, in a fourth of the time of its checks; None: it may not."""
+        """run(), where that goes as it went before, in less than half of the time of its checks; None: it may not."""
         if type(x) is not torch.Tensor or not x.is_cpu or x.layout is not torch.strided or self.store is not None:
             return None
         alone, together = self.alone, self.together
