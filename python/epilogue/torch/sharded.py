@@ -291,9 +291,12 @@ def prepared_input(hook: typing.Any) -> "tuple[typing.Any, typing.Any] | None":
 
 def sequence_input(hook: typing.Any) -> bool:
     """Whether it is the hook of SequenceParallel that makes a DTensor of a rank's rows."""
-    styles, enter = _loaded.get(_TORCH), _cells(hook).get("input_fn")
+    styles = _loaded.get(_TORCH)
     kind = None if styles is None else getattr(styles, "SequenceParallel", None)
-    return kind is not None and isinstance(enter, functools.partial) and enter.func is kind._prepare_input_fn
+    if kind is None or not str(getattr(hook, "__module__", "")).startswith("torch.distributed.tensor."):
+        return False
+    enter = _cells(hook).get("input_fn")
+    return isinstance(enter, functools.partial) and enter.func is getattr(kind, "_prepare_input_fn", None)
 
 
 def _by_transformers(linear: nn.Module) -> "_Plan | str":
