@@ -19,6 +19,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 import epilogue.torch
+from epilogue.torch.timing import relative
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -47,16 +48,6 @@ def _documents(model, mesh):
     return parallelize_module(model, mesh, plan)
 
 
-def _counts(call):
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-        call()
-    return {event.key: event.count for event in seen.key_averages()}
-
-
-def _error(y, want):
-    return float((y.double() - want).norm() / want.norm())
-
-
 def _llama(rank, dtype, before, world):
     mesh = init_device_mesh("cpu", (world,))
     dense = models.build("llama", hidden_size=256, intermediate_size=512, num_attention_heads=4, num_key_value_heads=4).to(dtype)
@@ -76,8 +67,8 @@ def _llama(rank, dtype, before, world):
             ids, at = models.ids(rows), torch.arange(rows)[None]
             want = reference(ids).logits
             for i, model in enumerate((own, fused)):
-                errors[i] += _error(model(ids, position_ids=at, use_cache=False).logits, want)
-        ops = _counts(lambda: fused(ids, position_ids=at, use_cache=False))
+                errors[i] += relative(model(ids, position_ids=at, use_cache=False).logits, want)
+        _, ops = models.counted(lambda: fused(ids, position_ids=at, use_cache=False))
     assert ops.get("epilogue::rms_norm") == ops.get("epilogue::host_all_gather") == 2 * layers + 1, ops
     assert not any("all_gather" in name or "allgather" in name for name in ops.keys() - {"epilogue::host_all_gather"}), ops
     report = epilogue.torch.why(fused)
@@ -130,9 +121,8 @@ def _rows(rank, local):
         with torch.no_grad():
             for placement in (Shard(1), Replicate()):
                 given = distribute_tensor(x, mesh, [placement])
-                got = []
-                ops = _counts(lambda: got.append(split(given)))  # noqa: B023
-                torch.testing.assert_close(got[0].full_tensor(), dense(x), rtol=1e-4, atol=1e-5)
+                got, ops = models.counted(lambda: split(given))  # noqa: B023
+                torch.testing.assert_close(got.full_tensor(), dense(x), rtol=1e-4, atol=1e-5)
                 gathers.append((rows, ops.get("epilogue::host_all_gather", 0)))
     assert gathers == [(rows, even) for rows, even in ((1, 0), (2, 1), (7, 0), (12, 1)) for _ in range(2)], gathers
     report = epilogue.torch.why(split)

@@ -165,9 +165,8 @@ def _by_default(rank, dtype):
         with torch.no_grad():
             exact = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 3e-2, "atol": 3e-2}
             torch.testing.assert_close(split(x) + 0, own(x) + 0, **exact)
-        with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            split(x)
-        ops = {event.key: event.count for event in seen.key_averages()}
+        with torch.no_grad():
+            _, ops = models.counted(lambda: split(x))  # noqa: B023
         assert ops.get("epilogue::summed") == 1 and ops.get("epilogue::gathered") == 1, ops  # o's sum, the head's columns
         assert not any("all_gather" in name or "allgather" in name for name in ops), ops
     report = epilogue.torch.why(split)
@@ -235,9 +234,8 @@ def _residuals(rank, folder, dtype):
     ops = []
 
     def run(model):
-        with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
-            out = model(ids).logits
-        counts = {event.key: event.count for event in seen.key_averages()}
+        with torch.no_grad():
+            out, counts = models.counted(lambda: model(ids).logits)
         ops.append([counts.get(f"epilogue::{name}", 0) for name in ("summed_later", "host_take")])
         return out
 

@@ -12,6 +12,7 @@ rank's. One thread a rank; "one process" is rank 0 alone with as many threads as
 import argparse
 import copy
 import dataclasses
+import functools
 import json
 import random
 import socket
@@ -202,36 +203,25 @@ def _sequence_plan(layers: int) -> "dict[str, str]":
     return plan
 
 
-def _sequences(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
-    import transformers
-
-    rows = []
-    for dtype in (torch.float32, torch.bfloat16):
-        config, dense, _ = _llama(transformers, dtype, options)
-        plan = _sequence_plan(options.layers)
-        for count in options.rows:
-            name = f"by sequence, Llama {config.hidden_size}, {options.layers} layers {str(dtype)[6:]} M={count}"
-            if count % dist.get_world_size():
-                if dist.get_rank() == 0:
-                    print(f"{name}: skipped, the ranks do not divide the rows", flush=True)
-                continue
-            ids, positions = torch.randint(1, 2048, (1, count)), torch.arange(count)[None]
-            call = lambda m, ids=ids, at=positions: m(ids, position_ids=at, use_cache=False).logits  # noqa: E731
-            rows.append(_compared(name, dense, plan, call, options))
-    return rows
-
-
-def _models(options: argparse.Namespace) -> "list[dict[str, typing.Any]]":
+def _models(options: argparse.Namespace, by_sequence: bool = False) -> "list[dict[str, typing.Any]]":
     import transformers
 
     rows = []
     for dtype in (torch.float32, torch.bfloat16):
         config, dense, plan = _llama(transformers, dtype, options)
-        hidden = config.hidden_size
+        more: "dict[str, typing.Any]" = {"logits_to_keep": int(options.last)}
         for count in options.rows:
+            name = f"Llama {config.hidden_size}, {options.layers} layers {str(dtype)[6:]} M={count}"
+            if by_sequence:
+                name, plan = f"by sequence, {name}", _sequence_plan(options.layers)
+                more = {"position_ids": torch.arange(count)[None]}  # else counted by a rank's rows
+                if count % dist.get_world_size():
+                    if dist.get_rank() == 0:
+                        print(f"{name}: skipped, the ranks do not divide the rows", flush=True)
+                    continue
             ids = torch.randint(1, 2048, (1, count))
-            call = lambda m, ids=ids: m(ids, use_cache=False, logits_to_keep=int(options.last)).logits  # noqa: E731
-            rows.append(_compared(f"Llama {hidden}, {options.layers} layers {str(dtype)[6:]} M={count}", dense, plan, call, options))
+            call = lambda m, ids=ids, more=more: m(ids, use_cache=False, **more).logits  # noqa: E731
+            rows.append(_compared(name, dense, plan, call, options))
     return rows
 
 
@@ -323,7 +313,7 @@ def _scaling_of(dtype: torch.dtype, options: argparse.Namespace) -> "list[dict[s
     return rows
 
 
-_KINDS = {"reduce": _reduces, "blocks": _blocks, "models": _models, "sequence": _sequences, "scaling": _scaling}
+_KINDS = {"reduce": _reduces, "blocks": _blocks, "models": _models, "sequence": functools.partial(_models, by_sequence=True), "scaling": _scaling}
 
 
 def _serve(rank: int, port: int, options: argparse.Namespace) -> None:

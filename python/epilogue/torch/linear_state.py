@@ -106,14 +106,6 @@ class _Lost(typing.NamedTuple):
     reason: str
 
 
-class _Won(typing.NamedTuple):
-    """A call that ran fused, in inference and without autocast. One of the same shape does as long as the parameters are these."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-    pack: _Pack
-
-
 class _Pending(typing.NamedTuple):
     """Results of a set that was run for its first layer, until the others are called."""
 
@@ -144,15 +136,15 @@ class _Set:
         self.packs: "dict[torch.dtype, _Pack]" = {}
         self.split: "sharded.Split | None" = None  # that all of them have
         self.lost: "_Lost | None" = None  # the last such call
-        self.won: "_Won | None" = None  # the last such call
+        # Of the last call that ran fused, in inference and without autocast: one of the same shape does as long as the parameters stay.
+        self.won: "tuple[torch.Size, torch.dtype] | None" = None
 
     def again(self, x: torch.Tensor) -> "list[torch.Tensor] | None":
         """run(), where the last call says that nothing is in its way; None: it may be. x: strided, on the CPU; no gradients, no autocast."""
-        won = self.won
-        if won is None or won.shape != x.shape or won.dtype is not x.dtype or not won.pack.taken.holds(self):
+        won, pack = self.won, self.packs.get(x.dtype)
+        if won is None or won[0] != x.shape or won[1] is not x.dtype or pack is None or not pack.taken.holds(self):
             return None
-        outs: "list[torch.Tensor]" = _linear(x, won.pack.handle.number, won.pack.taken.given, None)
-        return outs if outs else None
+        return _called(pack.handle, x, pack.taken.given, None) or None
 
     def run(
         self, x: torch.Tensor, options: "Options", join: "sharded.Join | None" = None
@@ -181,8 +173,9 @@ class _Set:
             outs = _called(pack.handle, given, pack.taken.given, join)
             if outs:
                 plain_call = self.split is None and now is None and not autocast and not _is_grad_enabled()
-                self.won = _Won(x.shape, dtype, pack) if plain_call and options.tune != "measure" else None
+                self.won = (x.shape, dtype) if plain_call and options.tune != "measure" else None
                 return outs
+        self.won = None
         pack = self._pack(x, dtype, autocast, options, now)  # the first call, or weights in other memory
         if once:
             self.packs.clear()

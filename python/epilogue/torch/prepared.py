@@ -13,11 +13,26 @@ from torch import nn
 
 from . import signals
 from .fused_class import is_compiling
-from .sharded import dtensor_class, gathered_rows, is_dtensor, is_even, placed_as, prepared_input, sequence_input, settled
+from .sharded import dtensor_class, gathered_rows, is_dtensor, is_sequence_input, placed_as, prepared_input, settled
 
 _Tensor = torch.Tensor
 _is_grad_enabled = torch.is_grad_enabled
 _Hook = typing.Callable[..., typing.Any]
+
+
+class _Placing:
+    """Makes DTensors of this rank's parts, like the last one where that had a part of the same shape and dtype."""
+
+    def __init__(self) -> None:
+        self._last: typing.Any = None  # shape and dtype of the part, and what says the rest of the DTensor
+
+    def __call__(self, part: torch.Tensor, make: "typing.Callable[[], typing.Any]") -> typing.Any:
+        last = self._last
+        if last is not None and last[0] == part.shape and last[1] is part.dtype:
+            return placed_as(last[2], part)
+        made = make()
+        self._last = (part.shape, part.dtype, made._spec)
+        return made
 
 
 class _Gather:
@@ -25,7 +40,7 @@ class _Gather:
 
     def __init__(self, style: typing.Any, mesh: typing.Any) -> None:
         self.style, self.mesh, self.group = style, mesh, mesh.get_group()
-        self.spec: typing.Any = None  # of the last result
+        self.placing = _Placing()
 
     def __call__(self, x: typing.Any, given: typing.Any, wanted: typing.Any) -> typing.Any:
         rows = self._gathered(x, given, wanted)
@@ -33,26 +48,16 @@ class _Gather:
             return self.style._prepare_input_arg(x, self.mesh, given, wanted)
         if self.style.use_local_output:
             return rows
-        spec = self.spec
-        if spec is not None and spec.shape == rows.shape and spec.tensor_meta.dtype is rows.dtype:
-            return placed_as(spec, rows)
-        made = dtensor_class().from_local(rows, self.mesh, [wanted], run_check=False)
-        self.spec = made._spec
-        return made
+        return self.placing(rows, lambda: dtensor_class().from_local(rows, self.mesh, [wanted], run_check=False))
 
     def _gathered(self, x: typing.Any, given: typing.Any, wanted: typing.Any) -> "torch.Tensor | None":
         """None where that is no gather, or not ours."""
         if given is None or wanted is None or given == wanted or not wanted.is_replicate():
             return None
         x = settled(x)
-        rows, placement = x, given
-        if is_dtensor(x):
-            if x.device_mesh != self.mesh or not is_even(x):
-                return None
-            rows, placement = settled(x._local_tensor), x.placements[0]
-        if type(rows) is not _Tensor or not placement.is_shard() or (_is_grad_enabled() and x.requires_grad):
+        if not isinstance(x, _Tensor) or (_is_grad_enabled() and x.requires_grad) or (is_dtensor(x) and x.device_mesh != self.mesh):
             return None
-        return gathered_rows(rows, placement, self.group)
+        return gathered_rows(x, given, self.group)
 
 
 def _gathering(hook: _Hook, style: typing.Any, mesh: typing.Any) -> _Hook:
@@ -73,22 +78,17 @@ def _gathering(hook: _Hook, style: typing.Any, mesh: typing.Any) -> _Hook:
     return gather
 
 
-def _placing(hook: _Hook) -> _Hook:
-    last: typing.Any = None  # rows' shape and dtype, and what the hook made of them
+def _naming(hook: _Hook) -> _Hook:
+    """What SequenceParallel's hook does: it says which rows of all a rank's are."""
+    placing = _Placing()
 
     def place(module: nn.Module, args: typing.Any) -> typing.Any:
-        nonlocal last
         x = settled(args[0]) if len(args) == 1 and not is_compiling() else None
         if type(x) is not _Tensor or not x.is_contiguous() or signals.foreign() is not None:
             return hook(module, args)
         if _is_grad_enabled() and x.requires_grad:
             return hook(module, args)
-        found = last
-        if found is not None and found[0] == x.shape and found[1] is x.dtype:
-            return placed_as(found[2], x)
-        made = hook(module, args)
-        last = (x.shape, x.dtype, made._spec)
-        return made
+        return placing(x, lambda: hook(module, args))
 
     place._epilogue_hook = hook  # type: ignore[attr-defined]
     return place
@@ -104,8 +104,8 @@ def fuse_inputs(model: nn.Module) -> None:
             found = prepared_input(hook)
             if found is not None:
                 module._forward_pre_hooks[key] = _gathering(hook, *found)
-            elif sequence_input(hook):
-                module._forward_pre_hooks[key] = _placing(hook)
+            elif is_sequence_input(hook):
+                module._forward_pre_hooks[key] = _naming(hook)
 
 
 def unfuse_inputs(module: nn.Module) -> None:

@@ -55,7 +55,11 @@ def has_whole_rows(x: typing.Any, weight: typing.Any) -> bool:
     """Whether each rank has whole rows of a DTensor, or all of them, and all of a vector that goes with each."""
     if not is_dtensor(weight) or weight.device_mesh != x.device_mesh or not all(p.is_replicate() for p in weight.placements):
         return False
-    return all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in x.placements)
+    return _keeps_rows_whole(x.placements, x.dim())
+
+
+def _keeps_rows_whole(placements: "typing.Iterable[typing.Any]", dims: int) -> bool:
+    return all(p.is_replicate() or (p.is_shard() and p.dim % dims != dims - 1) for p in placements)
 
 
 def placed_as(spec: typing.Any, part: torch.Tensor) -> typing.Any:
@@ -78,19 +82,16 @@ def settled(x: typing.Any) -> typing.Any:
     return x.wait() if type(x).__name__ == "AsyncCollectiveTensor" and hasattr(x, "wait") else x
 
 
-def is_even(x: typing.Any) -> bool:
-    """Whether the ranks of a mesh of one dimension have as many rows of a DTensor each."""
-    if x.device_mesh.ndim != 1:
-        return False
-    from torch.distributed.tensor import Shard
+def gathered_rows(x: typing.Any, given: typing.Any, group: typing.Any) -> "torch.Tensor | None":
+    """All ranks' rows. x: a plain tensor that is `given`, of as many rows on each rank, or a DTensor; None: DTensor gathers these."""
+    if is_dtensor(x):
+        from torch.distributed.tensor import Shard
 
-    (placement,) = x.placements
-    return type(placement) is Shard and x.shape[placement.dim] % x.device_mesh.size() == 0
-
-
-def gathered_rows(x: torch.Tensor, placement: typing.Any, group: typing.Any) -> torch.Tensor:
-    """All ranks' rows, of which each has as many as this one. placement: a Shard."""
-    return host_reduce.all_gather(x.contiguous(), group, dim=placement.dim)
+        given = x.placements[0]
+        if x.device_mesh.ndim != 1 or type(given) is not Shard or x.shape[given.dim] % x.device_mesh.size() != 0:
+            return None
+        x = settled(x._local_tensor)
+    return host_reduce.all_gather(x.contiguous(), group, dim=given.dim) if type(x) is _Tensor and given.is_shard() else None
 
 
 class Join(typing.NamedTuple):
@@ -133,18 +134,18 @@ class Split(typing.NamedTuple):
                 return "the weights are DTensors, the input is not"
             if not gradients and (self.given is self.wanted or self.given == self.wanted):
                 return x
-            if not gradients and self.given.is_shard() and self.wanted.is_replicate():
-                return gathered_rows(x, self.given, self.group)
+            if not gradients and self.wanted.is_replicate() and (rows := gathered_rows(x, self.given, self.group)) is not None:
+                return rows
             x = kind.from_local(x, self.mesh, [self.given], run_check=False)
         elif type(x) is not kind or x.device_mesh != (self.mesh if self.outer is None else self.outer):
             return f"the input is a {type(x).__name__}" + (" of another mesh" if type(x) is kind else "")
         elif self.outer is not None:
             rest = [p for i, p in enumerate(x.placements) if i != self.axis]
-            if not all(p.is_replicate() or (p.is_shard() and p.dim % x.dim() != x.dim() - 1) for p in rest):
+            if not _keeps_rows_whole(rest, x.dim()):
                 return f"the input is {x.placements}"
         if not _is_placed(x, self.wanted, self.axis):
-            if not gradients and self.wanted.is_replicate() and is_even(x):
-                return gathered_rows(settled(x._local_tensor), x.placements[0], self.group)
+            if not gradients and self.wanted.is_replicate() and (rows := gathered_rows(x, None, self.group)) is not None:
+                return rows
             x = x.redistribute(placements=self._placements(x, self.wanted))
         if not gradients:
             return settled(x._local_tensor)
@@ -289,7 +290,7 @@ def prepared_input(hook: typing.Any) -> "tuple[typing.Any, typing.Any] | None":
     return (style, mesh) if hasattr(style, "_prepare_input_arg") else None
 
 
-def sequence_input(hook: typing.Any) -> bool:
+def is_sequence_input(hook: typing.Any) -> bool:
     """Whether it is the hook of SequenceParallel that makes a DTensor of a rank's rows."""
     styles = _loaded.get(_TORCH)
     kind = None if styles is None else getattr(styles, "SequenceParallel", None)

@@ -240,7 +240,14 @@ std::optional<Torch> run_experts(Torch x, Torch index, Torch weights, int64_t ha
   return find_experts(handle)->run(x, index, weights, parameters);
 }
 
-void release_experts(int64_t number) {
+int64_t experts_columns(int64_t handle) { return find_experts(handle)->columns(); }
+int64_t experts_bytes(int64_t handle) { return find_experts(handle)->packed_bytes(); }
+void refresh_experts(int64_t handle) { find_experts(handle)->refresh(); }
+
+}  // namespace
+
+// Of C, as epilogue_release().
+extern "C" [[gnu::visibility("default")]] void epilogue_release_experts(int64_t number) {
   ExpertsHandles& all = experts_handles();
   std::shared_ptr<ExpertsHandle> dead;  // dies after the lock
   const std::unique_lock lock(all.mutex);
@@ -249,12 +256,6 @@ void release_experts(int64_t number) {
   dead = std::move(found->second);
   all.by_number.erase(found);
 }
-
-int64_t experts_columns(int64_t handle) { return find_experts(handle)->columns(); }
-int64_t experts_bytes(int64_t handle) { return find_experts(handle)->packed_bytes(); }
-void refresh_experts(int64_t handle) { find_experts(handle)->refresh(); }
-
-}  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
@@ -281,8 +282,3 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
 }
 
 }  // namespace epilogue_torch
-
-// Of C, as epilogue_release().
-extern "C" [[gnu::visibility("default")]] void epilogue_release_experts(int64_t number) {
-  epilogue_torch::release_experts(number);
-}

@@ -274,7 +274,9 @@ std::shared_ptr<Handle> find(int64_t number) {
   return found->second;
 }
 
-void release(int64_t number) {
+// Of C, because Python calls it while it collects garbage: an op would go through the dispatch
+// modes that are on at that moment.
+extern "C" [[gnu::visibility("default")]] void epilogue_release(int64_t number) {
   Handles& all = handles();
   std::shared_ptr<Handle> dead;  // dies after the lock
   const std::unique_lock lock(all.mutex);
@@ -373,9 +375,3 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
 }
 
 }  // namespace epilogue_torch
-
-// Of C, because Python calls it while it collects garbage: an op would go through the dispatch
-// modes that are on at that moment.
-extern "C" [[gnu::visibility("default")]] void epilogue_release(int64_t number) {
-  epilogue_torch::release(number);
-}

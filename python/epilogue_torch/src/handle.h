@@ -83,7 +83,6 @@ class Handle {
 // Handles by number, from 1. find() throws std::runtime_error where there is none.
 int64_t keep(std::shared_ptr<Handle> handle);
 std::shared_ptr<Handle> find(int64_t number);
-void release(int64_t number);
 int64_t count_handles();
 
 // The handle of weights in that memory, for calls of compiled graphs, which name tensors alone. The

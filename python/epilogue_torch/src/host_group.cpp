@@ -725,15 +725,6 @@ int64_t open_group(std::string path, int64_t rank, int64_t ranks, double timeout
 int64_t file_of_group(int64_t number) { return group_of(number)->file(); }
 void seal_group(int64_t number) { group_of(number)->seal(); }
 void fail_group(int64_t number, std::string reason) { group_of(number)->give_up(reason); }
-void close_group(int64_t number) {
-  std::shared_ptr<HostGroup> dead;  // ends after the lock
-  Groups& all = groups();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.by_number.find(number);
-  if (found == all.by_number.end()) return;
-  dead = std::move(found->second);
-  all.by_number.erase(found);
-}
 
 void require(const Torch& t, const Torch& like, const char* what) {
   require_defined(t, what);
@@ -871,6 +862,17 @@ void reduce_scatter(Torch x, int64_t group, Torch out, int64_t outer) {
 
 }  // namespace
 
+// Of C, as epilogue_release().
+extern "C" [[gnu::visibility("default")]] void epilogue_host_group_close(int64_t number) {
+  std::shared_ptr<HostGroup> dead;  // ends after the lock
+  Groups& all = groups();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.by_number.find(number);
+  if (found == all.by_number.end()) return;
+  dead = std::move(found->second);
+  all.by_number.erase(found);
+}
+
 void sum_rows(const Torch& out, int64_t group, const std::optional<Torch>& bias,
               const std::optional<Torch>& residual, const MakeRows& make) {
   const int64_t columns = require_more(out, bias, residual);
@@ -960,8 +962,3 @@ STABLE_TORCH_LIBRARY_IMPL(epilogue, CompositeExplicitAutograd, m) {
 }
 
 }  // namespace epilogue_torch
-
-// Of C, as epilogue_release().
-extern "C" [[gnu::visibility("default")]] void epilogue_host_group_close(int64_t number) {
-  epilogue_torch::close_group(number);
-}
