@@ -18,6 +18,12 @@ constexpr int64_t kSumDepth = 256;
 // On vectors of 256 bits and fewer libraries sum shorter pieces, and ours must not lose more.
 constexpr int64_t kNarrowSumDepth = 160;
 constexpr int64_t kWideLanes = 16;
+// There a library splits the sums of one row alone further (measured: MKL limited to AVX2; of 2 to
+// 8 rows ours lose 0.85 of what its do). A piece of a panel (few_rows-inl.h) is as deep: sums of 32
+// took 1.2 to 1.3 times as long. Few inputs have four sums, for which eager's own products have
+// one.
+constexpr int64_t kNarrowFewRowsDepth = 128;
+constexpr int64_t kNarrowFewRowsSums = 4;
 constexpr int64_t kLeastSumDepth = 8;
 // So many rows leave their kernels registers for two sums side by side, each half as long; one row
 // for four.
@@ -61,7 +67,11 @@ int64_t sum_depth(const PackedWeights& weights, const simd::PanelKernel& kernel,
   // Widened 16-bit weights: the same.
   if (layout.weight_bytes == 2) return length;
   const int64_t sums = rows == 1 ? 4 : rows <= kRowsOfTwoSums ? 2 : 1;
-  return stream_depth(weights.k(), sums, lanes);
+  const int64_t depth = stream_depth(weights.k(), sums, lanes);
+  if (rows == 1 || lanes >= kWideLanes) return depth;
+  constexpr int64_t unit = kNarrowFewRowsSums * kLeastSumDepth;
+  return std::max(depth,
+                  std::min(kNarrowFewRowsDepth, ceil_div(weights.k(), unit) * kLeastSumDepth));
 }
 
 }  // namespace epilogue::cpu

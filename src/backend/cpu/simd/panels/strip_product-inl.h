@@ -79,87 +79,148 @@ struct StripOfRows {
 };
 
 // The panel after this one, fetched into L2 a few lines at a time: L1 can wait for a dozen lines,
-// and those of this panel are on their way to it.
+// and those of this panel are on their way to it. All tiles fetch as much until it is there: a
+// question between the products takes registers and ports from them.
 class PanelFeed {
  public:
-  // `lines`: of a step.
+  // `pieces` tiles of `steps` steps take turns, each of which reads `lines` of its panel.
   PanelFeed(const void* next, int64_t pieces, int64_t steps, int64_t lines)
-      : steps_(std::max(kLeastSteps, pieces / lines / kUnit * kUnit)) {
+      : steps_(std::max(kLeastSteps, kAtOnce * pieces / lines / kUnit * kUnit)),
+        at_(static_cast<const char*>(next)),
+        end_(at_) {
     if (next == nullptr) return;
-    lines_ = ceil_div(steps_ * lines, pieces);
-    at_ = static_cast<const char*>(next);
-    end_ = at_ + steps * lines * kLine;
+    bytes_ = ceil_div(steps_ * lines, pieces) * kLine;
+    end_ += steps * lines * kLine;
   }
-  static constexpr int64_t kLine = 64;
   // From one fetch to the next.
   int64_t steps() const { return steps_; }
-  [[gnu::always_inline]] void fetch() {
-    const char* const stop = std::min(end_, at_ + lines_ * kLine);
-    for (; at_ < stop; at_ += kLine) fetch_line<kIntoL2>(at_);
-  }
+  // What a tile that begins now fetches each time, from where on; it says how far it came.
+  int64_t bytes() const { return at_ < end_ ? bytes_ : 0; }
+  const char* begin() const { return at_; }
+  void go_on(const char* at) { at_ = at; }
+
+  static constexpr int64_t kLine = 64;
 
  private:
-  static constexpr int64_t kUnit = 4;  // of steps that a loop takes at once
-  // Where a loop is short, its end is forecast; where it is long, that happens seldom.
-  static constexpr int64_t kLeastSteps = kStripsBySums ? 80 : 8;
+  // Fewer, and loops end too often; more, and they wait for each other.
+  static constexpr int64_t kAtOnce = 6;  // lines
+  static constexpr int64_t kUnit = 4;    // of steps that a loop takes at once
+  static constexpr int64_t kLeastSteps = 8;
   int64_t steps_;
-  int64_t lines_ = 0;
-  const char* at_ = nullptr;
-  const char* end_ = nullptr;
+  int64_t bytes_ = 0;
+  const char* at_;
+  const char* end_;
 };
 
-// put(row, vector, sum) of kRows rows of a strip times a piece of a panel.
-template <class B, int64_t kRows, class Put>
-HWY_INLINE void strip_sums(StripOfRows a, B b, int64_t depth, PanelFeed& feed, const Put& put) {
+// Where a tile's sums lie, row after row: one part, or two of half the width. Distances are
+// constants, so that addresses need no registers.
+struct TilePlace {
+  float* parts[2];  // of one part the first
+
+  template <int64_t kParts>
+  HWY_INLINE float* at(int64_t i, int64_t j) const {
+    constexpr int64_t vectors = kNv / kParts;
+    return parts[j / vectors] + (i * vectors + j % vectors) * static_cast<int64_t>(kLanes);
+  }
+};
+
+template <int64_t kParts, int64_t kRows>
+HWY_INLINE void add_sums(const TilePlace& from, Vf (&sums)[kRows][kNv]) {
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = hn::Add(load(from.at<kParts>(i, j)), sums[i][j]);
+  }
+}
+
+template <int64_t kParts, int64_t kRows>
+HWY_INLINE void store_sums(const Vf (&sums)[kRows][kNv], const TilePlace& to) {
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kNv; ++j) store(sums[i][j], to.at<kParts>(i, j));
+  }
+}
+
+// `sums` of kRows rows of a strip times a piece of a panel; both go on behind it.
+template <class B, int64_t kRows>
+HWY_INLINE void strip_sums(StripOfRows& a, B& b, int64_t depth, PanelFeed& feed,
+                           Vf (&sums)[kRows][kNv]) {
   constexpr int64_t chains = chains_of(kRows);
   // More steps at once, and GCC moves sums between AVX2's 16 registers and memory.
   constexpr int64_t unroll = std::max<int64_t>(chains, HWY_TARGET == HWY_AVX3 ? 1 : 2);
   // Less far than the 2 KiB of rows in their places is enough here.
   constexpr Ahead ahead = {.bytes = HWY_TARGET == HWY_AVX3 ? 1 << 10 : 0, .into = kIntoL1};
-  Vf sums[chains][kRows][kNv];
+  Vf chain[chains][kRows][kNv];
 #pragma GCC unroll 4
-  for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
-  // Within a group addresses alone count the steps: what else a step does takes ports from it.
-  int64_t rest = depth;
-  while (rest >= unroll) {
-    feed.fetch();
+  for (int64_t c = 0; c < chains; ++c) clear(chain[c]);
+  const char* next = feed.begin();
+  const int64_t bytes = feed.bytes();
+  for (int64_t rest = depth; rest >= unroll;) {
+    for (const char* const end = next + bytes; next != end; next += PanelFeed::kLine)
+      fetch_line<kIntoL2>(next);
     const int64_t steps = std::min(feed.steps(), rest / unroll * unroll);
     const float* const stop = b.data() + steps * kWidth;
     do {
 #pragma GCC unroll 4
       for (int64_t c = 0; c < unroll; ++c) {
         fetch_ahead<ahead>(b, c);
-        add_products(a, b, c, sums[c % chains]);
+        add_products(a, b, c, chain[c % chains]);
       }
       a.strip += unroll * kMr;
       b = B(b.data() + unroll * kWidth);
     } while (b.data() != stop);
     rest -= steps;
   }
-  for (int64_t k = 0; k < rest; ++k) add_products(a, b, k, sums[0]);
+  feed.go_on(next);
+  for (int64_t k = 0; k < depth % unroll; ++k) {
+    add_products(a, b, 0, chain[0]);
+    a.strip += kMr;
+    b = B(b.data() + kWidth);
+  }
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int64_t j = 0; j < kNv; ++j) put(i, j, merged<chains, kRows, kNv>(sums, i, j));
+    for (int64_t j = 0; j < kNv; ++j) sums[i][j] = merged<chains, kRows, kNv>(chain, i, j);
   }
 }
 
-// kRows rows over k in [begin, end), as many as one sum takes in. `memory`: TileSums' of these
-// rows.
+// kRows rows over k in [begin, end). Between sums of args.depth products each these lie in
+// `memory`.
 template <class B, int64_t kRows>
 void strip_piece(const PanelArgs& args, int64_t row, int64_t begin, int64_t end, float* memory,
                  PanelFeed& feed) {
   if (begin == 0) fetch_sums<kRows>(args, row);
   if (end == args.k) fetch_results<kRows>(args, row);
-  TileSums<kRows> sums(args, row, memory);
-  sums.begin_piece(begin == 0, end == args.k);
+  const bool has_two = args.sums[1] != nullptr;
+  const int64_t width = has_two ? kWidth / 2 : kWidth;
+  const TilePlace place = {
+      {args.sums[0] + row * width, has_two ? args.sums[1] + row * width : nullptr}};
+  const TilePlace waiting = {{memory, nullptr}};
+  const PanelStore* const store = args.store;
+  const bool accumulate = args.accumulate;
+  const bool is_first = begin == 0;
+  const bool is_last = end == args.k;
+  const int64_t depth = args.depth > 0 ? args.depth : args.k;
   const auto* const strips = static_cast<const float*>(args.a);
-  const float* const strip = kStripsBySums ? strips + begin * args.a_stride + row * (end - begin)
-                                           : strips + row * args.k + begin * kMr;
-  const auto* const panel = static_cast<const float*>(args.panel);
-  strip_sums<B, kRows>({strip}, B(panel + begin * kWidth), end - begin, feed,
-                       [sums](int64_t i, int64_t j, Vf sum) HWY_ATTR { sums.put(i, j, sum); });
-  if (end == args.k) sums.finish();
+  StripOfRows a = {kStripsBySums ? strips + begin * args.a_stride + row * (end - begin)
+                                 : strips + row * args.k + begin * kMr};
+  B b(static_cast<const float*>(args.panel) + begin * kWidth);
+  for (int64_t k = begin; k < end; k += depth) {
+    Vf sums[kRows][kNv];
+    strip_sums(a, b, std::min(depth, end - k), feed, sums);
+    if (k > begin || !is_first) {
+      add_sums<1>(waiting, sums);
+    } else if (accumulate) {
+      has_two ? add_sums<2>(place, sums) : add_sums<1>(place, sums);
+    }
+    if (k + depth < end || !is_last || store != nullptr) {
+      store_sums<1>(sums, waiting);
+    } else {
+      has_two ? store_sums<2>(sums, place) : store_sums<1>(sums, place);
+    }
+  }
+  if (is_last && store != nullptr) finish_rows(*store, row, memory, memory + kRows * kWidth);
 }
 
 template <class B>
@@ -168,11 +229,12 @@ void strip_product(const PanelArgs& args) {
   const int64_t pieces = args.m / kMr;
   PanelFeed feed(next_of(args, pieces), std::max<int64_t>(pieces, 1), args.k,
                  B::kStepBytes / PanelFeed::kLine);
-  const int64_t depth = args.depth > 0 ? args.depth : args.k;
+  // What a tile takes before the next one of its group.
+  const int64_t piece = kStripsBySums && args.depth > 0 ? args.depth : args.k;
   for (int64_t first = 0; first < args.m; first += kGroup * kMr) {
     const int64_t last = std::min(first + kGroup * kMr, args.m);
-    for (int64_t k = 0; k < args.k; k += depth) {
-      const int64_t end = std::min(k + depth, args.k);
+    for (int64_t k = 0; k < args.k; k += piece) {
+      const int64_t end = std::min(k + piece, args.k);
       int64_t row = first;
       for (; row + kMr <= last; row += kMr)
         strip_piece<B, kMr>(args, row, k, end, memory + (row - first) * kWidth, feed);
