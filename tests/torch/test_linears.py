@@ -13,7 +13,7 @@ import zoo
 from torch import nn
 
 import epilogue.torch
-from epilogue.torch import linear_state
+from epilogue.torch import linear_state, training
 from epilogue.torch.timing import relative
 
 X = torch.randn(1, 5, 48)
@@ -396,9 +396,9 @@ def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch, tiles):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_large_layers_gain_at_many_rows_of_wide_vectors(monkeypatch, wide):
+def test_large_layers_gain_at_many_rows(monkeypatch, wide):
     monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _: "torch")
-    monkeypatch.setattr("epilogue.torch.linear_state.has_wide_vectors", lambda: wide)
+    monkeypatch.setattr("epilogue.torch.linear_state.computes_as_wide", lambda: wide)
     for columns, gains in ((1024, wide), (1023, False)):
         module = epilogue.torch.fuse(nn.Sequential(nn.Linear(1024, columns)).eval())
         with torch.no_grad():
@@ -407,6 +407,29 @@ def test_large_layers_gain_at_many_rows_of_wide_vectors(monkeypatch, wide):
                 torch.testing.assert_close(module(x), F.linear(x, module[0].weight, module[0].bias), rtol=1e-4, atol=1e-4)
         report = epilogue.torch.why(module)
         assert (report.linear_calls, report.linears[0].own_calls) == (2 * gains, 4 - 2 * gains)
+
+
+@pytest.mark.parametrize(
+    "has, engine, mkl, wide",
+    [
+        (("avx2", "avx512_f"), None, None, True),
+        (("avx2", "avx512_f"), "avx512", "AVX512", True),
+        (("avx2", "avx512_f"), "avx2", None, False),
+        (("avx2", "avx512_f"), "avx2", "AVX2", True),
+        (("avx2",), None, None, True),
+        (("avx2",), "avx2", None, True),
+        (("avx2",), "baseline", None, False),
+        ((), None, None, False),
+    ],
+)
+def test_as_wide_as_mkl(monkeypatch, has, engine, mkl, wide):
+    monkeypatch.setattr("epilogue.torch.training._capabilities", lambda: dict.fromkeys(has, True))
+    for name, value in (("EPILOGUE_ISA", engine), ("MKL_ENABLE_INSTRUCTIONS", mkl)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    assert training.computes_as_wide.__wrapped__() is wide
 
 
 def test_calls_that_lose_again_are_known_without_all_checks(monkeypatch):

@@ -28,7 +28,7 @@ from .report import Row
 from .rounded_call import compiled_call, mark, unmark
 from .taken import Taken, misfit, take, unfit
 from .taken import rows_of as outputs_first
-from .training import has_tiles, has_wide_vectors, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
+from .training import computes_as_wide, has_tiles, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -46,7 +46,7 @@ LEAST_ELEMENTS = 1 << 16
 # waits for its weights either way; many rows pay for packing, which PyTorch's kernels do at each call.
 # `python -m epilogue.torch.bench linears` measures it.
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
-# Weights of so many elements gain at any number of f32 rows but one, in vectors of 512 bits: 1.04 to 1.2 times at 512 rows.
+# Weights of so many elements gain at any number of f32 rows but one: 1.04 to 1.2 times at 512 rows, by AVX2 and AVX-512.
 MANY_ELEMENTS = 1 << 20
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
@@ -63,7 +63,7 @@ def loses(rows: int, dtype: torch.dtype, elements: int = 0) -> "str | None":
     pack beforehand; 0: it does."""
     if gains_always(dtype) or rows in GAINS[dtype]:
         return None
-    if dtype is torch.float32 and rows > 1 and elements >= MANY_ELEMENTS and has_wide_vectors():
+    if dtype is torch.float32 and rows > 1 and elements >= MANY_ELEMENTS and computes_as_wide():
         return None
     return f"{rows} row{'s' * (rows != 1)} of {str(dtype)[6:]}: PyTorch's own product is as fast; tune='measure' times both"
 

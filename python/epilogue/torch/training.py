@@ -54,9 +54,13 @@ def has_tiles() -> bool:
 
 
 @functools.lru_cache(maxsize=None)
-def has_wide_vectors() -> bool:
-    """Whether PyTorch and the engine both compute f32 in vectors of 512 bits."""
-    return _capabilities().get("avx512_f", False) and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512", "avx512_bf16", "amx")
+def computes_as_wide() -> bool:
+    """Whether the engine computes f32 in vectors of 256 bits or more, and of 512 where PyTorch's MKL does."""
+    has = _capabilities()
+    limits = os.environ.get("MKL_ENABLE_INSTRUCTIONS", "").upper()
+    is_wide = has.get("avx512_f", False) and limits in ("", "AVX512")
+    engine = os.environ.get("EPILOGUE_ISA", "amx")
+    return has.get("avx2", False) and (engine in ("avx512", "avx512_bf16", "amx") or (engine == "avx2" and not is_wide))
 
 
 def tiles_pay(dtype: torch.dtype, rows: int) -> bool:
