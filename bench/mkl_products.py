@@ -3,8 +3,9 @@
 """mkl_products.py [--rounds 31]: f32 linear layers of 8 to 512 rows beside MKL's packed products.
 
 Both have packed the weight beforehand and run in turn, round after round, on the same tensors, each by the op that a compiled
-graph calls: ours by torch.ops.epilogue.linears, MKL's, as Inductor's freezing has it, by torch.ops.mkl._mkl_linear. A line has the medians, both rates, the ratio with its quartiles over
-rounds (more is faster), and both errors against float64; it fails where ours is above 1.05 times MKL's.
+graph calls: ours by torch.ops.epilogue.linears, MKL's, as Inductor's freezing has it, by torch.ops.mkl._mkl_linear. A line has
+the medians, both rates, the ratio with its quartiles over rounds (more is faster), and both errors against float64; it fails
+where ours is above 1.05 times MKL's.
 Limit both to AVX2 by EPILOGUE_ISA=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2. Needs torch with MKL, and epilogue.torch.
 """
 
