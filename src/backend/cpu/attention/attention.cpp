@@ -19,6 +19,7 @@ std::unique_ptr<FusedKernel> make_attention(const FusedSpec& spec) {
   if (!has_float_type(attention.dtype))
     throw Error("[attention] expected f32, bf16 or f16, got " +
                 std::string(dtype_name(attention.dtype)));
+  if (auto kernel = make_direct_attention(attention)) return kernel;
   if (auto kernel = make_tile_attention(attention)) return kernel;
   return make_panel_attention(attention);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,8 +14,12 @@
 
 namespace epilogue::cpu {
 
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
 // The kernel over panels, for all dtypes.
 std::unique_ptr<FusedKernel> make_panel_attention(const AttentionSpec& spec);
+// The kernel that reads keys and values in place; null where a spec has too many queries.
+std::unique_ptr<FusedKernel> make_direct_attention(const AttentionSpec& spec);
 // The kernel over tiles; null where it does not serve the spec, or not on this machine.
 std::unique_ptr<FusedKernel> make_tile_attention(const AttentionSpec& spec);
 

@@ -58,7 +58,6 @@ constexpr int64_t kDepthUnit = 32;
 constexpr double kScoreNs = 1;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 thread_local simd::Scratch attention_scratch;
 
