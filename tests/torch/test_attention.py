@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention as one op, and as torch.compile(..., backend="epilogue") puts it in the place of PyTorch's."""
 
+import copy
+
+import models
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.flop_counter
 from torch._dynamo.utils import counters
 
 import epilogue.torch
@@ -47,6 +51,8 @@ def expect_as_exact_as_eager(q, k, v, mask=None, causal=False, scale=None):
 SIZES = [
     (1, 4, 4, 64, 64, 64, 64), (2, 6, 2, 33, 129, 40, 24), (1, 8, 1, 100, 300, 128, 80), (3, 2, 2, 1, 7, 5, 3),
     (1, 2, 1, 257, 131, 96, 64), (2, 3, 3, 32, 128, 32, 32), (1, 1, 1, 5, 1, 16, 16), (1, 2, 2, 40, 640, 20, 200),
+    # Few queries, for which keys and values stay in their places.
+    (1, 4, 2, 1, 1100, 64, 64), (2, 8, 1, 1, 600, 128, 80), (1, 6, 6, 4, 300, 64, 64), (2, 4, 4, 8, 130, 33, 17),
 ]  # fmt: skip
 
 
@@ -125,8 +131,9 @@ def test_the_maximum_may_grow_and_nan_stays(dtype):
     assert got[0, 0, 5].isnan().all() and not got[0, 0, :5].isnan().any() and not got[0, 0, 6:].isnan().any()
 
 
-def test_bits_do_not_depend_on_threads():
-    q, k, v = (heads(1, 5, 300, 64, torch.bfloat16) for _ in range(3))
+@pytest.mark.parametrize("queries", [1, 300])
+def test_bits_do_not_depend_on_threads(queries):
+    q, k, v = (heads(1, 5, rows, 64, torch.bfloat16) for rows in (queries, 900, 900))
     before = torch.get_num_threads()
     results = []
     for threads in (1, 2, 3):
@@ -134,6 +141,21 @@ def test_bits_do_not_depend_on_threads():
         results.append(torch.ops.epilogue.attention(q, k, v, None, True, None))
     torch.set_num_threads(before)
     assert all(torch.equal(r, results[0]) for r in results)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bits_do_not_depend_on_where_keys_lie(dtype):
+    """In a cache with room behind them, in a projection's rows, with columns apart."""
+    q = torch.randn(1, 8, 1, 48, dtype=dtype)
+    k, v = (torch.randn(1, 2, 700, 48, dtype=dtype) for _ in range(2))
+    want = torch.ops.epilogue.attention(q, k, v, None, False, None)
+    roomy = [torch.full((1, 2, 1000, 48), torch.nan, dtype=dtype) for _ in range(2)]
+    for room, x in zip(roomy, (k, v)):
+        room[:, :, 100:800] = x
+    rows = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v)]
+    apart = [x.transpose(2, 3).contiguous().transpose(2, 3) for x in (k, v)]
+    for keys, values in ([room[:, :, 100:800] for room in roomy], rows, apart):
+        assert torch.equal(torch.ops.epilogue.attention(q, keys, values, None, False, None), want)
 
 
 def test_what_does_not_fit_says_so():
@@ -203,7 +225,7 @@ def test_repeated_heads_are_read_before_they_are_repeated(monkeypatch):
 
 def test_what_stays_pytorchs():
     x = torch.randn(2, 40, 192)
-    few = torch.randn(2, 3, 192)
+    few = torch.randn(2, 9, 192)
     with torch.no_grad():
         compiled(Block(1), attention=False)(x)
         assert counters["epilogue"]["attention"] == 0
@@ -222,6 +244,96 @@ def test_what_stays_pytorchs():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="attention is False, True or 'always'"):
         torch.compile(block, backend="epilogue", options={"attention": 3})(x[..., :128])
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_few_queries_are_taken_by_default(masked, queries):
+    """As a model decodes, of any number of keys: one graph."""
+
+    def decode(q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+    fast = torch.compile(decode, backend="epilogue", dynamic=True)
+    dtype = torch.float32
+    with torch.no_grad():
+        for keys in (70, 71, 130):
+            q, k, v = heads(1, 8, queries, 32, dtype), heads(1, 2, keys, 32, dtype), heads(1, 2, keys, 32, dtype)
+            mask = (torch.rand(1, 1, queries, keys) < 0.8) if masked else None
+            torch.testing.assert_close(fast(q, k, v, mask), decode(q, k, v, mask), rtol=1e-5, atol=1e-6)
+    assert counters["epilogue"]["attention"] == (1 if epilogue.torch.attention.gains_decoding(dtype) else 0)
+
+
+def _decoded(model, **given):
+    ids = torch.arange(2, 14)[None].repeat(2, 1)
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0
+    return model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False, **given)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "qwen2"])
+def test_a_fused_model_decodes_by_it(kind, cache):
+    if not epilogue.torch.attention.gains_decoding(torch.float32):
+        pytest.skip("PyTorch's kernel stays on this CPU")
+    model = models.varied(models.build(kind)).eval()
+    given = {"cache_implementation": "static", "disable_compile": True} if cache == "static" else {}
+    want = _decoded(model, **given)
+    epilogue.torch.fuse(model)
+    assert torch.equal(_decoded(model, **given), want)
+    calls = 11 * model.config.num_hidden_layers  # the first token comes from the prompt
+    report = epilogue.torch.why(model)
+    assert report.attention_calls == calls and f"{calls} calls of the engine's kernel" in str(report)
+    copied = copy.deepcopy(model)
+    assert torch.equal(_decoded(copied, **given), want) and epilogue.torch.why(copied).attention_calls == 2 * calls
+    epilogue.torch.fuse(model, attention=False)
+    assert torch.equal(_decoded(model, **given), want) and epilogue.torch.why(model).attention_calls == 0
+    epilogue.torch.unfuse(model)
+    assert not any("_epilogue_attention" in m.__dict__ for m in model.modules())
+
+
+def test_three_tokens_at_once_see_what_the_mask_says():
+    if not epilogue.torch.attention.gains_decoding(torch.float32):
+        pytest.skip("PyTorch's kernel stays on this CPU")
+    model = models.varied(models.build("llama")).eval()
+    fused = epilogue.torch.fuse(copy.deepcopy(model))
+    ids = torch.arange(3, 19)[None]
+    with torch.no_grad():
+        logits = []
+        for m in (model, fused):
+            cache = m(ids[:, :13], use_cache=True).past_key_values
+            logits.append(m(ids[:, 13:], past_key_values=cache, use_cache=True).logits)
+        torch.testing.assert_close(logits[1], logits[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(logits[1], model(ids).logits[:, 13:], rtol=1e-4, atol=1e-5)
+
+
+def test_models_that_are_not_fused_keep_their_attention(monkeypatch):
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    other = models.build("llama").eval()
+    epilogue.torch.fuse(models.build("llama"))
+    called = []
+    monkeypatch.setattr("epilogue.torch.decoding._takes", lambda *_: called.append(1) or True)
+    with torch.no_grad():
+        other(torch.tensor([[3]]))
+    assert not called
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    assert ALL_ATTENTION_FUNCTIONS["sdpa"].__wrapped__ is sdpa_attention_forward
+
+
+def test_attention_stays_pytorchs_where_gradients_or_other_things_are_wanted():
+    model = epilogue.torch.fuse(models.build("llama").eval())
+    ids = torch.tensor([[3]])
+    model(ids).logits.sum().backward()
+    with torch.no_grad():
+        with torch.autocast("cpu", torch.bfloat16):
+            model(ids)
+        with torch.utils.flop_counter.FlopCounterMode(display=False):
+            model(ids)
+        model.config._attn_implementation = "eager"
+        model(ids, output_attentions=True)
+    assert epilogue.torch.why(model).attention_calls == 0
 
 
 def test_by_default_where_it_gains():

@@ -209,3 +209,11 @@ def test_blocks_alone_of_a_training_step():
     alone.fused()
     for p, grad in zip(model.parameters(), kept):
         assert torch.equal(p.grad, grad)
+
+
+def test_a_phase_of_models_alone(tmp_path):
+    out = tmp_path / "rows.json"
+    bench.main(["models", "--tiny", "--layers", "1", "--rows", "5", "--rounds", "2", "--seconds", "0.0", "--peers", "eager",
+                "--dtype", "float32", "--models", "gpt2", "vit", "llama", "--phases", "decode", "--json", str(out)])  # fmt: skip
+    rows = json.loads(out.read_text())
+    assert [row["name"].split()[:2] for row in rows] == [["gpt2", "decode"], ["llama", "decode"]]

@@ -34,8 +34,9 @@ except ImportError as error:
 from . import functional
 from .advice import Advice
 from .advisor import advise
+from .cache import grow
 from .fuse import Report, fuse, refresh, unfuse, why
 from .packed import load_packed, save_packed
 from .smooth import Smoothing, smooth
 
-__all__ = ["Advice", "Report", "Smoothing", "advise", "functional", "fuse", "load_packed", "refresh", "save_packed", "smooth", "unfuse", "why"]
+__all__ = ["Advice", "Report", "Smoothing", "advise", "functional", "fuse", "grow", "load_packed", "refresh", "save_packed", "smooth", "unfuse", "why"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of Dynamo's graph: calls of scaled_dot_product_attention that the engine's kernel makes faster."""
 
+import functools
 import typing
 
 import torch
@@ -9,10 +10,11 @@ from torch import fx
 
 from .dynamo import alike, is_written_between
 from .nodes import arguments_of, value_of
-from .training import has_tiles
+from .training import computes_as_wide, has_tiles, products_of
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _LEAST_QUERIES = 16  # keys and values are packed, which few queries do not earn back
+MOST_DECODED = 4  # queries for which keys and values stay where they are, and that gains
 _DIMS = 4  # [batch, heads, rows, columns]
 
 
@@ -74,18 +76,41 @@ def attention_at(node: fx.Node) -> "Attention | None":
     return Attention(q, k, v, mask, bool(given.get("is_causal", False)), None if scale is None else float(scale))
 
 
-def why_left(found: Attention) -> "str | None":
-    """Why PyTorch's own kernel is as good, of a dtype that gains."""
-    q, v = value_of(found.q), value_of(found.v)
-    rows = q.shape[2] if isinstance(q.shape[2], int) else q.shape[2].node.hint  # as many as the graph was made with
-    if rows is None or rows < _LEAST_QUERIES:
-        return f"attention: fewer than {_LEAST_QUERIES} queries"
-    return None if q.shape[3] == v.shape[3] else "attention: PyTorch's rounds less where values have other columns than keys"
-
-
 def gains(dtype: torch.dtype) -> bool:
     """Whether the engine's kernel is faster than PyTorch's: 1.7 to 3 times in tiles, 0.8 to 1.3 times in f32."""
     return dtype is torch.bfloat16 and has_tiles()
+
+
+@functools.lru_cache(maxsize=None)
+def gains_decoding(dtype: torch.dtype) -> bool:
+    """The same of one query to MOST_DECODED: 1.1 to 3.3 times in f32, 2 to 20 times for dtypes without instructions
+    (bench/attention_bench.py --decoding). Not measured where the CPU has instructions for the dtype."""
+    return computes_as_wide() if dtype is torch.float32 else products_of(dtype) == "engine"
+
+
+def _queries(found: Attention) -> "int | None":
+    rows = value_of(found.q).shape[2]
+    return rows if isinstance(rows, int) else rows.node.hint  # as many as the graph was made with
+
+
+def _decodes(found: Attention) -> bool:
+    rows = _queries(found)
+    return rows is not None and rows <= MOST_DECODED and gains_decoding(value_of(found.q).dtype)
+
+
+def may_gain(found: Attention) -> bool:
+    """Whether any call of this dtype gains, or this one does as one that decodes."""
+    return gains(value_of(found.q).dtype) or _decodes(found)
+
+
+def why_left(found: Attention) -> "str | None":
+    """Why PyTorch's own kernel is as good, of one that may gain."""
+    if _decodes(found):
+        return None
+    q, v, rows = value_of(found.q), value_of(found.v), _queries(found)
+    if rows is None or rows < _LEAST_QUERIES:
+        return f"attention: fewer than {_LEAST_QUERIES} queries"
+    return None if q.shape[3] == v.shape[3] else "attention: PyTorch's rounds less where values have other columns than keys"
 
 
 def insert(graph: fx.Graph, node: fx.Node, found: Attention) -> None:

@@ -160,7 +160,7 @@ def _rewrite_attention(graph: fx.Graph, options: Options, counts: "collections.C
     masks = []
     for node in list(graph.nodes):
         found = attention.attention_at(node)
-        if found is None or (options.attention is True and not attention.gains(value_of(found.q).dtype)):
+        if found is None or (options.attention is True and not attention.may_gain(found)):
             continue
         reason = None if options.attention == "always" else attention.why_left(found)
         if reason is None:

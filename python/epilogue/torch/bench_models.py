@@ -34,6 +34,7 @@ import torch
 from torch import nn
 
 from . import bandwidth, bench
+from .cache import grow, grown_caches
 from .fuse import fuse, why
 from .fused_class import STATE
 from .isolated import Blocks
@@ -146,6 +147,8 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
         cache = caches.get(id(m))
         if cache is None:
             cache = caches[id(m)] = _cache_of(plain, ids)  # by the plain model: what a peer compiles is the step
+            if grown_caches(m) is not None:
+                grow(cache)  # a compiled model does not by itself
         out = m(ids[:, -1:], past_key_values=cache, use_cache=True).logits
         cache.crop(-1)
         return out
@@ -294,6 +297,7 @@ def rows_of(options: argparse.Namespace) -> "typing.Iterator[dict[str, typing.An
             torch.manual_seed(0)
             plain = build(name, shape, options.layers, options.words, 2 * options.prompt + 64).to(dtype).eval()
             phases = phases_of(plain, shape, options.prompt, options.words)
+            phases = {phase: call for phase, call in phases.items() if options.phases is None or phase in options.phases}
             makers = {p: lambda p=p, c=c, n=n: _phase_row(name, p, plain, c, n, options, read) for p, (c, n) in phases.items()}
             if options.training and shape.kind != "vision":
                 makers["training"] = lambda: _training_row(name, plain, shape, options)
@@ -313,6 +317,7 @@ def main(arguments: "list[str]") -> int:
     parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=None, help="all; of --quick: " + ", ".join(QUICK))
     parser.add_argument("--dtype", nargs="+", default=None, choices=("float32", "bfloat16", "float16"), help="float32 bfloat16; of --quick float32")
     parser.add_argument("--prompt", "--rows", type=int, default=None, help="tokens of the prompt and of the cache: 512; of --quick 128")
+    parser.add_argument("--phases", nargs="+", choices=("prefill", "decode", "forward"), default=None, help="all that a model has")
     parser.add_argument("--layers", type=int, default=None, help="of each model, at most: 4; of --quick 2")
     parser.add_argument("--peers", nargs="+", choices=peers, default=None, help="all but torchao; of --quick eager, compile and grouped_mm")
     parser.add_argument("--training", nargs="?", const=True, default=False, choices=("always",), help="a training step too; 'always': as in fuse()")

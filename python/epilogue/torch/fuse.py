@@ -8,6 +8,8 @@ from torch import nn
 
 from . import experts_state, inline, linear_state, norm_state, prepared, sharded
 from .bits import bits_of, options_of
+from .cache import fuse_caches, grown_caches, unfuse_caches
+from .decoding import attention_calls, fuse_attention, unfuse_attention
 from .fused_class import STATE, fused_class, unfused_class
 from .layer import Call, hooks_of, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
@@ -83,6 +85,7 @@ def fuse(
     model: nn.Module, *, weights: "str | None" = None, activations: "str | None" = None, group: int = 128,
     zero_points: bool = False, int8_weights: bool = False, training: "bool | str" = False, tune: str = "model",
     linears: "bool | str" = True, memory: "int | None" = None, release: "bool | str" = False,
+    caches: bool = True, attention: bool = True,
 ) -> nn.Module:  # fmt: skip
     """Makes the MLPs, the experts and the linear layers of `model` run fused, in place, and returns it.
 
@@ -108,6 +111,10 @@ def fuse(
     release: packed weights replace the originals in memory. Their values go to a file without a name (in the folder
         for temporary files, or in this one), which the parameters map: state_dict(), writes and a module's own forward
         find them there. unfuse() brings them back. What was packed runs fused at any number of rows.
+    caches: keys and values of a transformers' DynamicCache that the model is called with grow in place (grow()), and are not copied
+        for each token.
+    attention: transformers' attention ("sdpa") of one query to four, as when a model decodes, runs by torch.ops.epilogue.attention
+        where that gains, in inference.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
@@ -130,6 +137,8 @@ def fuse(
     for module in model.modules():
         norm_state.unfuse_norm(module)
         prepared.unfuse_inputs(module)
+        unfuse_attention(module)
+    unfuse_caches(model)
     apart: "dict[nn.Module, str]" = {}  # by MLP
     for module in list(model.modules()):  # a layer comes before its MLP
         if _is_fused(module):
@@ -160,6 +169,10 @@ def fuse(
     if linears:
         norm_state.fuse_norms(model, _norms_of_mlps(model))
         prepared.fuse_inputs(model)
+    if caches:
+        fuse_caches(model)
+    if attention:
+        fuse_attention(model)
     if folder is not None:
         _release(model, folder)
     try:
@@ -234,6 +247,8 @@ def unfuse(model: nn.Module) -> nn.Module:
         linear_state.unfuse_linear(module)
         norm_state.unfuse_norm(module)
         prepared.unfuse_inputs(module)
+        unfuse_attention(module)
+    unfuse_caches(model)
     return model
 
 
@@ -329,4 +344,5 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
     stores = {id(state.store): state.store.bytes for state, _, _ in _packing(model) if state.store is not None}
     linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
     shares = () if profile is None else shares_of(profile)
-    return Report(tuple(rows), linears, shares, sum(stores.values()), tuple(norm_state.rows_of(model)))
+    norms = tuple(norm_state.rows_of(model))
+    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model))

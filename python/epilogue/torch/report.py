@@ -30,6 +30,8 @@ class Report:
     shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
     released_bytes: int = 0  # of originals that are in a file
     norms: "tuple[Row, ...]" = ()  # RMS norms that are no part of a fused layer
+    grown_caches: "int | None" = None  # caches of keys and values that began to grow in place; None: the model is called with none
+    attention_calls: int = 0  # of few queries, by the engine's kernel
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -58,7 +60,8 @@ class Report:
     def to_dict(self) -> "dict[str, typing.Any]":
         rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
-                "released_bytes": self.released_bytes, "shares": dict(self.shares)}  # fmt: skip
+                "released_bytes": self.released_bytes, "grown_caches": self.grown_caches, "attention_calls": self.attention_calls,
+                "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
         parts = {row.part for row in (*self.rows, *self.linears) if row.part}
@@ -89,6 +92,10 @@ class Report:
             calls = f": {self.norm_calls} fused calls, {own} as their own" if self.norm_calls or own else ""
             lines.append(f"{len(self.norms)} other RMS norms are fused{calls}")
             lines += [f"  {reason}" for reason in dict.fromkeys(row.reason for row in self.norms if row.own_calls and row.reason)]
+        if self.grown_caches:
+            lines.append(f"{self.grown_caches} cache{'s' * (self.grown_caches != 1)} of keys and values grew in place")
+        if self.attention_calls:
+            lines.append(f"attention of few queries: {self.attention_calls} calls of the engine's kernel")
         released = f", of which {self.released_bytes / 2**20:.1f} MiB are in a file" if self.released_bytes else ""
         lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights{released}")
         for kind, share in self.shares:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of few queries, as when a model decodes, in transformers' models that fuse() changed, by
+torch.ops.epilogue.attention.
+
+transformers looks the function of attention up by name, and hands it the module that calls: in place of the one named "sdpa" stands a
+function here, which calls the engine's kernel for modules that fuse() marked, and for all else the function that was there.
+"""
+
+import functools
+import sys
+import typing
+
+import torch
+from torch import nn
+
+from . import functional, signals  # noqa: F401  (functional registers the op's fake results)
+from .attention import MOST_DECODED, gains_decoding
+from .fused_class import is_compiling
+
+_STATE = "_epilogue_attention"
+_NAME = "sdpa"
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_Tensor = torch.Tensor
+# Of transformers' functions: what changes the result, where it is given.
+_OTHERS = ("softcap", "output_attentions", "s_aux", "head_mask")
+
+
+class Calls:
+    """Of one module."""
+
+    def __init__(self) -> None:
+        self.fused = 0
+
+    def __setstate__(self, state: "dict[str, typing.Any]") -> None:
+        """Of a model that another process pickled."""
+        self.__dict__.update(state)
+        _register()
+
+
+def _has_mask_of(mask: typing.Any, query: torch.Tensor, keys: int) -> bool:
+    if type(mask) is not _Tensor or mask.dim() != 4 or mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        return False
+    if mask.requires_grad and torch.is_grad_enabled():
+        return False
+    return all(n in (1, whole) for n, whole in zip(mask.shape, (*query.shape[:3], keys))) and mask.shape[3] == keys
+
+
+def _takes(query: typing.Any, key: typing.Any, value: typing.Any, mask: typing.Any) -> bool:
+    if not (type(query) is _Tensor and type(key) is _Tensor and type(value) is _Tensor):  # DTensors, fake ones
+        return False
+    shape, keys, values = query.shape, key.shape, value.shape
+    if not len(shape) == len(keys) == len(values) == 4:
+        return False
+    # transformers' function asks for causal attention of several queries where there is no mask.
+    if not (shape[2] == 1 or (1 < shape[2] <= MOST_DECODED and mask is not None)):
+        return False
+    if 0 in keys or 0 in values or shape[1] % keys[1] or shape[0] != keys[0] or shape[3] != keys[3] or values[:3] != keys[:3]:
+        return False
+    dtype = query.dtype
+    if dtype not in _DTYPES or key.dtype is not dtype or value.dtype is not dtype or not gains_decoding(dtype):
+        return False
+    if not (query.is_cpu and key.is_cpu and value.is_cpu):
+        return False
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return False
+    return mask is None or _has_mask_of(mask, query, keys[2])
+
+
+def _is_plain(given: "dict[str, typing.Any]") -> bool:
+    """Whether nothing else is asked for, and nothing else looks on."""
+    if given.get("dropout") or given.get("position_bias") is not None or not isinstance(given.get("scaling"), (float, int, type(None))):
+        return False
+    if any(given.get(name) not in (None, False) for name in _OTHERS):
+        return False
+    return signals.foreign() is None and not torch.is_autocast_enabled("cpu")
+
+
+def _around(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
+    @functools.wraps(own)
+    def attend(module: nn.Module, query: typing.Any, key: typing.Any, value: typing.Any, attention_mask: typing.Any = None,
+               *args: typing.Any, **kwargs: typing.Any) -> typing.Any:  # fmt: skip
+        if is_compiling() or args:
+            return own(module, query, key, value, attention_mask, *args, **kwargs)
+        calls = module.__dict__.get(_STATE)
+        if calls is None or not _is_plain(kwargs) or not _takes(query, key, value, attention_mask):
+            return own(module, query, key, value, attention_mask, **kwargs)
+        calls.fused += 1
+        # One query sees all keys, and where there is a mask it says all, whatever `is_causal` says.
+        return torch.ops.epilogue.attention.default(query, key, value, attention_mask, False, kwargs.get("scaling")), None
+
+    attend._epilogue_own = own  # type: ignore[attr-defined]
+    return attend
+
+
+def _register() -> bool:
+    """Puts the function here in the place of the library's, once. False: the library has none."""
+    library = sys.modules.get("transformers.modeling_utils")
+    interface = getattr(library, "AttentionInterface", None)
+    known = getattr(interface, "_global_mapping", None)
+    if not isinstance(known, dict) or _NAME not in known:
+        return False
+    if not hasattr(known[_NAME], "_epilogue_own"):
+        interface.register(_NAME, _around(known[_NAME]))
+    return True
+
+
+def fuse_attention(model: nn.Module) -> None:
+    """Marks modules that may call a function of attention: those that say whether it is causal."""
+    if not hasattr(torch.ops.epilogue, "attention") or "transformers.modeling_utils" not in sys.modules:  # older ops
+        return
+    callers = [module for module in model.modules() if hasattr(module, "is_causal")]
+    if callers and _register():
+        for module in callers:
+            module.__dict__.setdefault(_STATE, Calls())
+
+
+def unfuse_attention(module: nn.Module) -> None:
+    module.__dict__.pop(_STATE, None)
+
+
+def attention_calls(model: nn.Module) -> int:
+    """By the engine's kernel, outside torch.compile."""
+    return sum(m.__dict__[_STATE].fused for m in model.modules() if _STATE in m.__dict__)

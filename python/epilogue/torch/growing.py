@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of transformers' DynamicCache whose keys and values grow in place.
+
+transformers concatenates: for each token it copies all keys and values of a layer, so that a token costs a read and a write of the
+whole cache before attention reads it again. Here keys and values lie in buffers with room behind them; a token writes its own rows, and
+update() gives views. A full buffer is followed by one with a quarter more rows, so that copies stay a constant number of rows per token.
+
+update() gives the values that transformers' gives, tensors of other strides. What a view shows never changes: rows behind it are
+written, not its own. crop() gives its rows up if nobody has a tensor of them any more; else the next update() copies.
+"""
+
+import sys
+import typing
+
+import torch
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from .fused_class import is_compiling
+
+_Pair = typing.Tuple[torch.Tensor, torch.Tensor]
+_LEAST_SPARE = 128  # rows
+_transforms = torch._C._functorch.peek_interpreter_stack
+
+
+def _uses(x: torch.Tensor) -> "int | None":
+    """How many tensors have the memory of x, and a constant. None: this PyTorch does not tell."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    return None if count is None else count(x.untyped_storage()._cdata)
+
+
+def _uses_of_two() -> "int | None":
+    x = torch.empty(2)
+    view = x[:1]
+    return None if view is x else _uses(x)
+
+
+_ALONE = _uses_of_two()  # of a buffer and the view that the layer has
+
+
+class _Growing(DynamicLayer):
+    """What both layers share. Buffers are [batch, heads, rows and spare ones, columns]."""
+
+    __slots__ = ()  # a DynamicLayer's class can change to one that derives of both
+    _room: "_Pair | None" = None
+    _seen: "_Pair | None" = None  # the layer's keys and values, if they are rows _begin to _end of the buffers
+    _begin = 0
+    _end = 0
+    _is_of_inference = False  # the buffers
+    least_rows = 0  # of a buffer
+
+    def _is_in_room(self) -> bool:
+        return self._seen is not None and self.keys is self._seen[0] and self.values is self._seen[1]
+
+    def _drop(self) -> None:
+        self._room = self._seen = None
+
+    def _takes(self, new: _Pair) -> bool:
+        """Whether the rows can be written behind those that are there: else torch.cat computes (or raises) what it does."""
+        if torch.jit.is_tracing() or torch.compiler.is_exporting() or _is_transformed() or (is_compiling() and torch.is_grad_enabled()):
+            return False
+        keys, values = new
+        if keys.dim() != 4 or values.dim() != 4 or keys.shape[:3] != values.shape[:3] or 0 in (keys.shape[0], keys.shape[1], keys.shape[3]):
+            return False
+        if torch.is_grad_enabled() and (self.keys.requires_grad or self.values.requires_grad):
+            return False
+        past = self._room if self._room is not None and self._is_in_room() else (self.keys, self.values)
+        for x, old in zip(new, past):
+            if type(x) is not torch.Tensor or type(old) is not torch.Tensor or x.device.type != "cpu":
+                return False
+            if torch.is_grad_enabled() and x.requires_grad:
+                return False
+            if old.device != x.device or old.dtype != x.dtype or old.requires_grad:
+                return False
+            if old.dim() == 1 and old.shape[0] == 0:  # a layer without rows
+                continue
+            if old.dim() != 4 or old.shape[0] != x.shape[0] or old.shape[1] != x.shape[1] or old.shape[3] != x.shape[3]:
+                return False
+        # One of them may have been cut, or joined alone.
+        return past[0].dim() == past[1].dim() and (past[0].dim() == 1 or past[0].shape[2] == past[1].shape[2])
+
+    def _move(self, new: _Pair) -> None:
+        """To new buffers, with room for the rows of `new` and more."""
+        old = (self.keys, self.values)
+        count = old[0].shape[-2] if old[0].dim() == 4 else 0
+        needed = count + new[0].shape[-2]
+        rows = max(needed + max(_LEAST_SPARE, needed // 4), self.least_rows + 1)
+        room = tuple(x.new_empty((x.shape[0], x.shape[1], rows, x.shape[3])) for x in new)
+        for buffer, past in zip(room, old):
+            if count:
+                buffer[:, :, :count].copy_(past)
+            _mark_varying(buffer)
+        self._room = typing.cast(_Pair, room)
+        self._is_of_inference = _is_inference()
+        self._begin, self._end = 0, count
+
+    def _appended(self, new: _Pair) -> _Pair:
+        """All rows, the new ones behind those that are there. The caller says which of them the layer keeps."""
+        rows = new[0].shape[-2]
+        room = self._room
+        # A full buffer's view is contiguous, for which torch.compile would make another graph: the last row stays empty.
+        if room is None or not self._is_in_room() or self._end + rows >= room[0].shape[-2] or not self._is_writable():
+            self._move(new)
+            room = typing.cast(_Pair, self._room)
+        begin, past, end = self._begin, self._end, self._end + rows
+        keys, values = room
+        # Not as a change of the buffers' views, which a backward pass may have kept: their rows stay.
+        for buffer, x in ((keys, new[0]), (values, new[1])):
+            (buffer if is_compiling() else buffer.data)[:, :, past:end].copy_(x)
+        self._end = end
+        return keys[:, :, begin:end], values[:, :, begin:end]
+
+    def _is_writable(self) -> bool:
+        """Tensors of inference_mode() cannot be written outside it."""
+        if self._room is not None and not is_compiling():  # else a graph may have made them, in a mode that it was not traced in
+            self._is_of_inference = self._room[0].is_inference()
+        return not self._is_of_inference or _is_inference()
+
+    def _kept(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.keys, self.values = keys, values
+        self._seen = (keys, values)
+
+    def reset(self) -> None:
+        self._drop()
+        super().reset()
+
+    def crop(self, tokens_to_remove: int) -> None:
+        past, room = self._seen, self._room
+        was_in_room = self._is_in_room()
+        super().crop(tokens_to_remove)
+        if past is None or room is None or not was_in_room or self.keys is past[0]:
+            return
+        past = self._seen = None
+        if is_compiling():
+            return self._drop()
+        self._begin = (self.keys.storage_offset() - room[0].storage_offset()) // room[0].stride(-2)
+        self._end = self._begin + self.keys.shape[-2]
+        # Not views of the last views, which would live on as their bases.
+        self._kept(*(buffer[:, :, self._begin : self._end] for buffer in room))
+        if any(_ALONE is None or _uses(buffer) != _ALONE for buffer in room):
+            self._drop()
+
+    def __copy__(self) -> typing.Any:
+        """Two layers must not write behind the same rows: the copy takes buffers of its own at its next update()."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__, _room=None, _seen=None)
+        return made
+
+
+def _is_inference() -> bool:
+    return torch.is_inference_mode_enabled()
+
+
+_is_inference._dynamo_marked_constant = True  # type: ignore[attr-defined]  # a graph is of one mode; Dynamo does not trace the question
+
+
+def _is_transformed() -> bool:
+    """By torch.func, which writes no tensor of another level."""
+    return not is_compiling() and _transforms() is not None
+
+
+def _mark_varying(buffer: torch.Tensor) -> None:
+    """A graph of torch.compile shall hold for the next buffer too, which has more rows."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and not is_compiling():
+        dynamo.maybe_mark_dynamic(buffer, 2)
+
+
+class GrowingLayer(_Growing):
+    """A DynamicLayer that grows in place."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: typing.Any, **kwargs: typing.Any) -> _Pair:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        new = (key_states, value_states)
+        if not self._takes(new):
+            self._drop()
+            return super().update(key_states, value_states, *args, **kwargs)
+        self._kept(*self._appended(new))
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        # Not of the keys: a graph of torch.compile would have them as an input beside the buffer that they lie in.
+        return self._end - self._begin if self._is_in_room() else super().get_seq_length()
+
+
+class GrowingSlidingWindowLayer(_Growing, DynamicSlidingWindowLayer):
+    """A DynamicSlidingWindowLayer that grows in place, but in graphs of torch.compile: the window moves through the buffer."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: typing.Any, **kwargs: typing.Any) -> _Pair:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        new = (key_states, value_states)
+        # In a graph of torch.compile the window's place would be one more number for each layer, and several graphs.
+        if is_compiling() or getattr(self, "record_past", False) or not self._takes(new):
+            self._drop()
+            return super().update(key_states, value_states, *args, **kwargs)
+        # A prompt of many rows, of which the window kept the last.
+        if self._is_in_room() and self._room[0].shape[-2] > 4 * (self.keys.shape[-2] + key_states.shape[-2] + _LEAST_SPARE):
+            self._drop()
+        self.cumulative_length += key_states.shape[-2]
+        keys, values = self._appended(new)
+        self._kept(keys[:, :, -self.sliding_window + 1 :], values[:, :, -self.sliding_window + 1 :])
+        self._begin = self._end - self.keys.shape[-2]
+        return keys, values
+
+
+def reserve(layer: GrowingLayer, rows: int) -> GrowingLayer:
+    """The layer, with room for so many rows from its next update() on."""
+    layer.least_rows = rows
+    if layer._room is not None and layer._room[0].shape[-2] <= rows:
+        layer._drop()
+    return layer
+
+
+def layer_with_rows(rows: int) -> GrowingLayer:
+    return reserve(GrowingLayer(), rows)
+
+
+GROWING = {DynamicLayer: GrowingLayer, DynamicSlidingWindowLayer: GrowingSlidingWindowLayer}
