@@ -3,8 +3,7 @@
 // are read once, where they lie. To pack them would take longer than the products.
 //
 //   threads take pieces of the keys of one item, or of a group of items that share them
-//     for blocks of keys   s: [queries of the group, keys of the block]; block and values stay in
-//     L1
+//     for blocks of keys that L1 holds   s: [queries of the group, keys of the block]
 //       s = q k^T * scale + mask
 //       m' = max(m, row max of s); p = e^(s - m'); l = l e^(m - m') + row sum of p
 //       o  = o e^(m - m') + p v
