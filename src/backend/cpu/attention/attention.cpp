@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "backend/cpu/float_type.h"
+#include "backend/cpu/simd/pointwise.h"
+#include "backend/cpu/simd/reduce.h"
 #include "base/ceil_div.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
@@ -33,6 +36,44 @@ char* row_address(const MatrixView& view, int64_t r) {
   }
   return static_cast<char*>(view.data) +
          (offset + r * view.row_stride) * static_cast<int64_t>(dtype_bytes(view.dtype));
+}
+
+MatrixView matrix_from(const MatrixView& view, int64_t r) {
+  MatrixView from = view;
+  from.data = row_address(view, r);
+  from.levels = {};
+  return from;
+}
+
+void run_units(int threads, int64_t units, FunctionRef<void(int64_t)> body) {
+  if (threads > 1) return parallel_blocks(units, body);
+  for (int64_t unit = 0; unit < units; ++unit) body(unit);
+}
+
+Follow::Follow(float max, float found)
+    : next(std::isnan(max) || found <= max ? max : found),
+      shift(next == kMinusInfinity ? 0.0F : next),
+      factor(next == max ? 1.0F : std::exp(max - shift)) {}
+
+float make_probabilities(float* scores, int64_t keys, float& max, float& sum) {
+  const simd::PointwiseKernels& pointwise = simd::pointwise_kernels();
+  const simd::RowKernels& rows = simd::row_kernels();
+  const auto count = static_cast<size_t>(keys);
+  const Follow follow(max, rows.max(scores, count));
+  pointwise.run(PointwiseFn::sub, {scores, follow.shift}, scores, count);
+  pointwise.run(PointwiseFn::exp, {scores}, scores, count);
+  max = follow.next;
+  sum = sum * follow.factor + rows.sum(scores, count);
+  return follow.factor;
+}
+
+void add_mask_row(DType dtype, const float* mask, int64_t keys, float* scores) {
+  if (dtype == DType::boolean) {
+    for (int64_t j = 0; j < keys; ++j) scores[j] = mask[j] != 0 ? scores[j] : kMinusInfinity;
+  } else {
+    simd::pointwise_kernels().run(PointwiseFn::add, {scores, mask}, scores,
+                                  static_cast<size_t>(keys));
+  }
 }
 
 int attention_threads(const AttentionSpec& spec, int64_t pieces, double flops_per_ns,
@@ -116,11 +157,7 @@ KeyMask::KeyMask(const AttentionSpec& spec, const MatrixView* mask, int64_t quer
           keys <= 0 ? KeysSeen::none : seen_of(from + key * mask->col_stride, *mask, rows, keys);
     }
   };
-  if (threads > 1) {
-    parallel_blocks(blocks, look);
-  } else {
-    for (int64_t block = 0; block < blocks; ++block) look(block);
-  }
+  run_units(threads, blocks, look);
 }
 
 const KeysSeen* KeyMask::blocks(int64_t item, int64_t query_block) const {

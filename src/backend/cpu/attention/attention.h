@@ -10,6 +10,7 @@
 
 #include "backend/cpu/simd/panels/attention_tiles.h"
 #include "backend/cpu/simd/scratch.h"
+#include "base/thread_pool.h"
 #include "core/attention.h"
 
 namespace epilogue::cpu {
@@ -25,6 +26,25 @@ std::unique_ptr<FusedKernel> make_tile_attention(const AttentionSpec& spec);
 
 // The address of row r.
 char* row_address(const MatrixView& view, int64_t r);
+// The matrix whose row 0 is row r, for rows of one stride: those of an item of the batch.
+MatrixView matrix_from(const MatrixView& view, int64_t r);
+
+// body(unit) for each unit, on several threads if `threads` is above 1.
+void run_units(int threads, int64_t units, FunctionRef<void(int64_t)> body);
+
+// A row's maximum after `found`, and what its sums and values are to be multiplied by. NaN wins,
+// and stays.
+struct Follow {
+  Follow(float max, float found);
+  float next;
+  float shift;   // next, or 0: scores that are all -inf so far give p that are 0, not NaN
+  float factor;  // e^(max - next)
+};
+// A row of scores becomes p = e^(s - max), with its running maximum and sum. Returns what the row's
+// values so far are to be multiplied by.
+float make_probabilities(float* scores, int64_t keys, float& max, float& sum);
+// A row of a mask, as load_tile() reads it, on a row of scores.
+void add_mask_row(DType dtype, const float* mask, int64_t keys, float* scores);
 
 // Threads that pay, of at most so many pieces of work; a score costs `score_ns` beside its share
 // of the products, which run at `flops_per_ns`.

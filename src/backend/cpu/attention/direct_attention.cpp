@@ -11,7 +11,6 @@
 //
 // Pieces and blocks depend on the sizes alone, so that threads change no bit.
 #include <algorithm>
-#include <cmath>
 
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/float_type.h"
@@ -23,7 +22,6 @@
 #include "backend/cpu/tile_io.h"
 #include "base/ceil_div.h"
 #include "base/machine.h"
-#include "base/thread_pool.h"
 #include "base/units.h"
 #include "core/fused_call.h"
 
@@ -55,17 +53,6 @@ int64_t padded(int64_t columns) {
   return ceil_div(columns, simd::kFewQueriesColumns) * simd::kFewQueriesColumns;
 }
 
-// A row's maximum after `found`, and what its sums and values are to be multiplied by. NaN wins,
-// and stays.
-struct Follow {
-  Follow(float max, float found)
-      : next(std::isnan(max) || found <= max ? max : found),
-        // Scores that are all -inf so far: every p is 0, not NaN.
-        shift(next == kMinusInfinity ? 0.0F : next),
-        factor(next == max ? 1.0F : std::exp(max - shift)) {}
-  float next, shift, factor;
-};
-
 class DirectAttention final : public FusedKernel {
  public:
   explicit DirectAttention(const AttentionSpec& spec)
@@ -87,14 +74,9 @@ class DirectAttention final : public FusedKernel {
     const auto finish = [&](int64_t item) {
       store(item, pieces + item * pieces_ * piece_floats(), results[0]);
     };
-    const bool is_parallel = threads() > 1;
-    if (is_parallel) {
-      parallel_blocks(units, body);
-    } else {
-      for (int64_t unit = 0; unit < units; ++unit) body(unit);
-    }
-    if (is_parallel && pieces_floats() >= kParallelFloats) return parallel_blocks(items_, finish);
-    for (int64_t item = 0; item < items_; ++item) finish(item);
+    const int count = threads();
+    run_units(count, units, body);
+    run_units(pieces_floats() >= kParallelFloats ? count : 1, items_, finish);
   }
 
   KernelInfo info(int64_t /*rows*/, std::string_view ops) const override {
@@ -194,17 +176,9 @@ class DirectAttention final : public FusedKernel {
     std::fill_n(to.data, rows_ * to.stride, 0.0F);
     for (int64_t i = 0; i < s_.group; ++i) {
       const int64_t row = (piece.item * s_.group + i) * s_.queries;
-      load_tile(item_view(piece.operands[0], row), {0, s_.queries, 0, s_.depth},
+      load_tile(matrix_from(piece.operands[0], row), {0, s_.queries, 0, s_.depth},
                 to.data + i * s_.queries * to.stride, to.stride);
     }
-  }
-
-  // The matrix whose row 0 is this row of `view`, for rows of one stride.
-  static MatrixView item_view(const MatrixView& view, int64_t row) {
-    MatrixView item = view;
-    item.data = row_address(view, row);
-    item.levels = {};
-    return item;
   }
 
   void run_block(const Piece& piece, const Areas& at, float* memory, int64_t key, int64_t n) const {
@@ -212,44 +186,45 @@ class DirectAttention final : public FusedKernel {
     const FloatRows scores = {memory + at.scores, block_keys_};
     const FloatRows mask = {memory + at.mask, block_keys_};
     if (s_.has_mask && !load_mask(piece, key, n, mask)) return;
-    const KeyRows k = rows_of(piece, 1, key, n, s_.depth, memory + at.copy, at.columns);
-    kernels.scores[type_of(piece, 1)]({memory + at.queries, padded(s_.depth)}, rows_, k, scores);
+    const Operand k = operand(piece, 1, key, n, s_.depth, memory, at);
+    kernels.scores[k.type]({memory + at.queries, padded(s_.depth)}, rows_, k.rows, scores);
     for (int64_t i = 0; i < rows_; ++i)
       simd::pointwise_kernels().run(s_.divides ? PointwiseFn::div : PointwiseFn::mul,
                                     {scores.data + i * scores.stride, s_.scale},
                                     scores.data + i * scores.stride, static_cast<size_t>(n));
-    if (s_.has_mask) add_mask(piece, n, scores, mask);
+    for (int64_t i = 0; i < rows_ && s_.has_mask; ++i)
+      add_mask_row(piece.operands[3].dtype, mask.data + i * mask.stride, n,
+                   scores.data + i * scores.stride);
     if (s_.causal)
       for (int64_t i = 0; i < rows_; ++i)
         for (int64_t j = std::max<int64_t>(i % s_.queries + 1 - key, 0); j < n; ++j)
           scores.data[i * scores.stride + j] = kMinusInfinity;
-    for (int64_t i = 0; i < rows_; ++i)
-      make_probabilities(piece, i, scores.data + i * scores.stride, n);
-    const KeyRows v = rows_of(piece, 2, key, n, s_.values, memory + at.copy, at.columns);
-    kernels.add[type_of(piece, 2)](scores, rows_, v, {values_of(piece.to), padded(s_.values)});
+    for (int64_t i = 0; i < rows_; ++i) {
+      const float factor =
+          make_probabilities(scores.data + i * scores.stride, n, piece.to[i], piece.to[rows_ + i]);
+      if (factor != 1) scale(values_of(piece.to) + i * padded(s_.values), factor);
+    }
+    const Operand v = operand(piece, 2, key, n, s_.values, memory, at);
+    kernels.add[v.type](scores, rows_, v.rows, {values_of(piece.to), padded(s_.values)});
   }
 
-  static bool is_in_place(const MatrixView& view, int64_t columns) {
-    return view.col_stride == 1 || columns == 1;
-  }
-
-  // Of what the kernels read of an operand.
-  size_t type_of(const Piece& piece, size_t operand) const {
-    const MatrixView& view = piece.operands[operand];
-    const int64_t columns = operand == 1 ? s_.depth : s_.values;
-    return static_cast<size_t>(is_in_place(view, columns) ? float_type(s_.dtype) : FloatType::f32);
-  }
-
-  // Keys or values in their place; a copy where their columns lie apart.
-  KeyRows rows_of(const Piece& piece, size_t operand, int64_t key, int64_t n, int64_t columns,
-                  float* copy, int64_t copy_stride) const {
-    const MatrixView& view = piece.operands[operand];
-    const MatrixView item = item_view(view, piece.item * s_.keys);
-    if (is_in_place(view, columns))
-      return {simd::advance(item.data, float_type(s_.dtype), key * view.row_stride),
-              view.row_stride, n, columns};
-    load_tile(item, {key, n, 0, columns}, copy, copy_stride);
-    return {copy, copy_stride, n, columns};
+  // Rows of keys or values, and their FloatType.
+  struct Operand {
+    KeyRows rows;
+    size_t type;
+  };
+  // In their place; a copy in f32 where their columns lie apart.
+  Operand operand(const Piece& piece, size_t number, int64_t key, int64_t n, int64_t columns,
+                  float* memory, const Areas& at) const {
+    const MatrixView item = matrix_from(piece.operands[number], piece.item * s_.keys);
+    if (item.col_stride == 1 || columns == 1) {
+      const FloatType type = float_type(s_.dtype);
+      return {{simd::advance(item.data, type, key * item.row_stride), item.row_stride, n, columns},
+              static_cast<size_t>(type)};
+    }
+    float* const copy = memory + at.copy;
+    load_tile(item, {key, n, 0, columns}, copy, at.columns);
+    return {{copy, at.columns, n, columns}, static_cast<size_t>(FloatType::f32)};
   }
 
   // Whether any row sees any of these keys.
@@ -263,7 +238,7 @@ class DirectAttention final : public FusedKernel {
       if (from == last) {  // heads that have one mask
         std::copy_n(rows - s_.queries * to.stride, s_.queries * to.stride, rows);
       } else {
-        load_tile(item_view(view, row), {0, s_.queries, key, n}, rows, to.stride);
+        load_tile(matrix_from(view, row), {0, s_.queries, key, n}, rows, to.stride);
       }
       last = from;
     }
@@ -272,35 +247,6 @@ class DirectAttention final : public FusedKernel {
       if (simd::row_kernels().max(to.data + i * to.stride, static_cast<size_t>(n)) != 0)
         return true;
     return false;
-  }
-
-  void add_mask(const Piece& piece, int64_t n, const FloatRows& scores,
-                const FloatRows& mask) const {
-    const bool is_boolean = piece.operands[3].dtype == DType::boolean;
-    for (int64_t i = 0; i < rows_; ++i) {
-      float* const s = scores.data + i * scores.stride;
-      const float* const m = mask.data + i * mask.stride;
-      if (is_boolean) {
-        for (int64_t j = 0; j < n; ++j) s[j] = m[j] != 0 ? s[j] : kMinusInfinity;
-      } else {
-        simd::pointwise_kernels().run(PointwiseFn::add, {s, m}, s, static_cast<size_t>(n));
-      }
-    }
-  }
-
-  // A row's p = e^(s - m'), its running maximum and sum; o e^(m - m').
-  void make_probabilities(const Piece& piece, int64_t i, float* s, int64_t n) const {
-    const simd::PointwiseKernels& pointwise = simd::pointwise_kernels();
-    const simd::RowKernels& rows = simd::row_kernels();
-    const auto count = static_cast<size_t>(n);
-    float& max = piece.to[i];
-    float& sum = piece.to[rows_ + i];
-    const Follow follow(max, rows.max(s, count));
-    pointwise.run(PointwiseFn::sub, {s, follow.shift}, s, count);
-    pointwise.run(PointwiseFn::exp, {s}, s, count);
-    if (follow.factor != 1) scale(values_of(piece.to) + i * padded(s_.values), follow.factor);
-    sum = sum * follow.factor + rows.sum(s, count);
-    max = follow.next;
   }
 
   // A row of values.
@@ -333,7 +279,7 @@ class DirectAttention final : public FusedKernel {
     }
     for (int64_t i = 0; i < s_.group; ++i) {
       const int64_t row = (item * s_.group + i) * s_.queries;
-      store_tile(item_view(out, row), {0, s_.queries, 0, s_.values},
+      store_tile(matrix_from(out, row), {0, s_.queries, 0, s_.values},
                  values_of(first) + i * s_.queries * padded(s_.values), padded(s_.values));
     }
   }

@@ -15,7 +15,6 @@
 // 0 where the spec says so.
 // Blocks depend on the sizes alone, so that threads change no bit.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "backend/cpu/attention/attention.h"
@@ -26,13 +25,11 @@
 #include "backend/cpu/simd/panels/operand.h"
 #include "backend/cpu/simd/panels/pack_operands.h"
 #include "backend/cpu/simd/pointwise.h"
-#include "backend/cpu/simd/reduce.h"
 #include "backend/cpu/simd/scratch.h"
 #include "backend/cpu/simd/targets.h"
 #include "backend/cpu/tile_io.h"
 #include "base/ceil_div.h"
 #include "base/machine.h"
-#include "base/thread_pool.h"
 #include "base/units.h"
 #include "core/fused_call.h"
 
@@ -84,8 +81,7 @@ class PanelAttention final : public FusedKernel {
       run_group(call, unit / groups, blocks_ * group / groups, blocks_ * (group + 1) / groups);
     };
     const int64_t units = s_.batch * groups;
-    if (count > 1) return parallel_blocks(units, body);
-    for (int64_t unit = 0; unit < units; ++unit) body(unit);
+    run_units(count, units, body);
   }
 
   KernelInfo info(int64_t /*rows*/, std::string_view ops) const override {
@@ -259,7 +255,7 @@ class PanelAttention final : public FusedKernel {
       make_scores(b, key, n);
       const int64_t padded = layout.padded(n);
       for (int64_t i = 0; i < b.rows; ++i) {
-        make_probabilities(b, i, n, has_sums);
+        make_row_probabilities(b, i, n, has_sums);
         // Padding: values are zero there, and 0 times garbage may be NaN.
         std::fill(b.score(i) + n, b.score(i) + padded, 0.0F);
       }
@@ -303,41 +299,18 @@ class PanelAttention final : public FusedKernel {
     if (b.seen != nullptr && b.seen[key / block_keys_] == simd::KeysSeen::all) return;
     float* const mask = b.area(b.at.mask);
     load_tile(b.mask, {b.mask_row, b.rows, key, n}, mask, b.at.score_stride);
-    for (int64_t i = 0; i < b.rows; ++i) {
-      float* const s = b.score(i);
-      const float* const m = mask + i * b.at.score_stride;
-      if (b.mask.dtype == DType::boolean) {
-        for (int64_t j = 0; j < n; ++j) s[j] = m[j] != 0 ? s[j] : kMinusInfinity;
-      } else {
-        simd::pointwise_kernels().run(PointwiseFn::add, {s, m}, s, static_cast<size_t>(n));
-      }
-    }
+    for (int64_t i = 0; i < b.rows; ++i)
+      add_mask_row(b.mask.dtype, mask + i * b.at.score_stride, n, b.score(i));
   }
 
   // A row's p = e^(s - m'), its running maximum and sum; o e^(m - m') where there is an o.
-  void make_probabilities(const Block& b, int64_t i, int64_t n, bool has_sums) const {
-    const simd::PointwiseKernels& pointwise = simd::pointwise_kernels();
-    const simd::RowKernels& rows = simd::row_kernels();
-    const auto count = static_cast<size_t>(n);
+  void make_row_probabilities(const Block& b, int64_t i, int64_t n, bool has_sums) const {
     float* const s = b.score(i);
-    float& max = b.area(b.at.row_max)[i];
     float& sum = b.area(b.at.row_sum)[i];
-    const float found = rows.max(s, count);
-    // NaN wins, and stays.
-    const float next = std::isnan(max) || found <= max ? max : found;
-    // Scores that are all -inf so far: every p is 0, not NaN.
-    const float shift = next == -std::numeric_limits<float>::infinity() ? 0.0F : next;
-    pointwise.run(PointwiseFn::sub, {s, shift}, s, count);
-    pointwise.run(PointwiseFn::exp, {s}, s, count);
-    const float added = rows.sum(s, count);
-    if (has_sums && !(next == max)) {
-      const float factor = std::exp(max - shift);
-      sum *= factor;
-      change_sums(b, i, PointwiseFn::mul, factor);
-    }
-    max = next;
-    sum += added;
-    if (has_one_key_block()) pointwise.scale(s, reciprocal(sum), s, count);
+    const float factor = make_probabilities(s, n, b.area(b.at.row_max)[i], sum);
+    if (has_sums && factor != 1) change_sums(b, i, PointwiseFn::mul, factor);
+    if (has_one_key_block())
+      simd::pointwise_kernels().scale(s, reciprocal(sum), s, static_cast<size_t>(n));
   }
 
   // Of a row's sum of p.
@@ -396,9 +369,7 @@ class PanelAttention final : public FusedKernel {
       const float sum = b.area(b.at.row_sum)[i];
       change_sums(b, i, PointwiseFn::div, sum == 0 && s_.empty_is_zero ? 1.0F : sum);
     }
-    MatrixView to = out;
-    to.data = row_address(out, b.item * s_.queries);
-    to.levels = {};
+    const MatrixView to = matrix_from(out, b.item * s_.queries);
     for (int64_t p = 0; p < b.at.value_panels; ++p)
       store_tile(to, {b.row, b.rows, p * width, std::min(width, s_.values - p * width)},
                  b.area(b.at.sums) + p * b.rows * width, width);

@@ -15,7 +15,6 @@
 #include "backend/cpu/tile_io.h"
 #include "base/ceil_div.h"
 #include "base/machine.h"
-#include "base/thread_pool.h"
 #include "base/units.h"
 #include "core/fused_call.h"
 
@@ -57,8 +56,7 @@ class TileAttention final : public FusedKernel {
                 blocks_ * group / groups, blocks_ * (group + 1) / groups);
     };
     const int64_t units = s_.batch * groups;
-    if (count > 1) return parallel_blocks(units, body);
-    for (int64_t unit = 0; unit < units; ++unit) body(unit);
+    run_units(count, units, body);
   }
 
   KernelInfo info(int64_t /*rows*/, std::string_view ops) const override {

@@ -121,9 +121,22 @@ HWY_INLINE void score(const float* q, int64_t q_stride, const Storage<kType>* k,
   }
 }
 
+// Of kCount queries: what Scores and Add do. `is_first`: nobody has fetched these rows yet.
+using OfCount = void (*)(const float* in, int64_t in_stride, const KeyRows& rows, bool is_first,
+                         float* out, int64_t out_stride);
+
+// By number of queries, less one; a last group has fewer.
+void in_groups(const OfCount* by_count, const FloatRows& in, int64_t queries, const KeyRows& rows,
+               const FloatRows& out) {
+  for (int64_t i = 0; i < queries; i += kRows)
+    by_count[std::min<int64_t>(queries - i, kRows) - 1](
+        in.data + i * in.stride, in.stride, rows, i == 0, out.data + i * out.stride, out.stride);
+}
+
 template <FloatType kType, int kCount>
-void scores_of(const float* q, int64_t q_stride, const KeyRows& k, const Ahead& ahead, float* s,
+void scores_of(const float* q, int64_t q_stride, const KeyRows& k, bool is_first, float* s,
                int64_t s_stride) {
+  const Ahead ahead(k, size_of(kType), is_first);
   constexpr int kKeys = 4;
   const auto* const keys = static_cast<const Storage<kType>*>(k.data);
   int64_t j = 0;
@@ -140,13 +153,10 @@ void scores_of(const float* q, int64_t q_stride, const KeyRows& k, const Ahead& 
 
 template <FloatType kType>
 void scores(const FloatRows& q, int64_t queries, const KeyRows& k, const FloatRows& s) {
-  static constexpr decltype(&scores_of<kType, 1>) by_count[] = {
-      scores_of<kType, 1>, scores_of<kType, 2>, scores_of<kType, std::min(3, kRows)>,
-      scores_of<kType, kRows>};
-  for (int64_t i = 0; i < queries; i += kRows)
-    by_count[std::min<int64_t>(queries - i, kRows) - 1](q.data + i * q.stride, q.stride, k,
-                                                        Ahead(k, size_of(kType), i == 0),
-                                                        s.data + i * s.stride, s.stride);
+  static constexpr OfCount by_count[] = {scores_of<kType, 1>, scores_of<kType, 2>,
+                                         scores_of<kType, std::min(3, kRows)>,
+                                         scores_of<kType, kRows>};
+  in_groups(by_count, q, queries, k, s);
 }
 
 // kVectors vectors of columns of kCount queries.
@@ -212,12 +222,10 @@ void add_values(const float* p, int64_t p_stride, const KeyRows& v, bool is_firs
 
 template <FloatType kType>
 void add(const FloatRows& p, int64_t queries, const KeyRows& v, const FloatRows& o) {
-  static constexpr decltype(&add_values<kType, 1>) by_count[] = {
-      add_values<kType, 1>, add_values<kType, 2>, add_values<kType, std::min(3, kRows)>,
-      add_values<kType, kRows>};
-  for (int64_t i = 0; i < queries; i += kRows)
-    by_count[std::min<int64_t>(queries - i, kRows) - 1](p.data + i * p.stride, p.stride, v, i == 0,
-                                                        o.data + i * o.stride, o.stride);
+  static constexpr OfCount by_count[] = {add_values<kType, 1>, add_values<kType, 2>,
+                                         add_values<kType, std::min(3, kRows)>,
+                                         add_values<kType, kRows>};
+  in_groups(by_count, p, queries, v, o);
 }
 
 }  // namespace
