@@ -83,15 +83,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32", "float16"))
     parser.add_argument("--rounds", type=int, default=31)
-    parser.add_argument("--decoding", action="store_true", help="one query")
-    parser.add_argument("--shapes", nargs="+", choices=[*SHAPES, *DECODING], default=None, help="all of its kind")
+    parser.add_argument("--decoding", action="store_true", help="all shapes of one query")
+    parser.add_argument("--shapes", nargs="+", choices=[*SHAPES, *DECODING], default=None, help="these alone, of either kind")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
     torch.manual_seed(0)
     print(f"{options.dtype}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     failed = False
     for name in options.shapes or (DECODING if options.decoding else SHAPES):
-        if options.decoding:
+        if name in DECODING:
             with torch.inference_mode():
                 calls, errors, count = decode(name, dtype)
                 times = interleaved(calls, 0.02, options.rounds)

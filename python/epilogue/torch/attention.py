@@ -83,7 +83,7 @@ def gains(dtype: torch.dtype) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def gains_decoding(dtype: torch.dtype) -> bool:
-    """The same of one query to MOST_DECODED: 1.1 to 3.3 times in f32, 2 to 20 times for dtypes without instructions
+    """The same of one query to MOST_DECODED: 1.03 to 3 times in f32, 1.5 to 24 times for dtypes without instructions
     (bench/attention_bench.py --decoding). Not measured where the CPU has instructions for the dtype."""
     return computes_as_wide() if dtype is torch.float32 else products_of(dtype) == "engine"
 

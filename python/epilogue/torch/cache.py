@@ -62,9 +62,8 @@ def _grow_layers(cache: typing.Any, rows: int = 0) -> int:
     replicated = getattr(cache, "layer_class_to_replicate", None)
     if replicated in GROWING:
         made += 1
-        cache.layer_class_to_replicate = GROWING[replicated]
-    is_ours = replicated in GROWING or replicated is GrowingLayer or getattr(replicated, "func", None) is layer_with_rows
-    if rows and is_ours:
+        cache.layer_class_to_replicate = replicated = GROWING[replicated]
+    if rows and (replicated is GrowingLayer or getattr(replicated, "func", None) is layer_with_rows):
         cache.layer_class_to_replicate = functools.partial(layer_with_rows, rows)
     return made
 

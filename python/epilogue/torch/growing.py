@@ -40,7 +40,6 @@ _ALONE = _uses_of_two()  # of a buffer and the view that the layer has
 class _Growing(DynamicLayer):
     """What both layers share. Buffers are [batch, heads, rows and spare ones, columns]."""
 
-    __slots__ = ()  # a DynamicLayer's class can change to one that derives of both
     _room: "_Pair | None" = None
     _seen: "_Pair | None" = None  # the layer's keys and values, if they are rows _begin to _end of the buffers
     _begin = 0
@@ -56,18 +55,17 @@ class _Growing(DynamicLayer):
 
     def _takes(self, new: _Pair) -> bool:
         """Whether the rows can be written behind those that are there: else torch.cat computes (or raises) what it does."""
-        if torch.jit.is_tracing() or torch.compiler.is_exporting() or _is_transformed() or (is_compiling() and torch.is_grad_enabled()):
+        with_gradients = torch.is_grad_enabled()
+        if torch.jit.is_tracing() or torch.compiler.is_exporting() or _is_transformed() or (is_compiling() and with_gradients):
             return False
         keys, values = new
         if keys.dim() != 4 or values.dim() != 4 or keys.shape[:3] != values.shape[:3] or 0 in (keys.shape[0], keys.shape[1], keys.shape[3]):
             return False
-        if torch.is_grad_enabled() and (self.keys.requires_grad or self.values.requires_grad):
+        if with_gradients and any(x.requires_grad for x in (*new, self.keys, self.values)):
             return False
         past = self._room if self._room is not None and self._is_in_room() else (self.keys, self.values)
         for x, old in zip(new, past):
             if type(x) is not torch.Tensor or type(old) is not torch.Tensor or x.device.type != "cpu":
-                return False
-            if torch.is_grad_enabled() and x.requires_grad:
                 return False
             if old.device != x.device or old.dtype != x.dtype or old.requires_grad:
                 return False
