@@ -10,7 +10,7 @@ from torch import fx
 
 from .dynamo import alike, is_written_between
 from .nodes import arguments_of, value_of
-from .training import computes_as_wide, has_tiles, products_of
+from .training import computes_as_wide, has_dots_alone, has_tiles, products_of
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _LEAST_QUERIES = 16  # keys and values are packed, which few queries do not earn back
@@ -77,15 +77,20 @@ def attention_at(node: fx.Node) -> "Attention | None":
 
 
 def gains(dtype: torch.dtype) -> bool:
-    """Whether the engine's kernel is faster than PyTorch's: 1.7 to 3 times in tiles, 0.8 to 1.3 times in f32."""
-    return dtype is torch.bfloat16 and has_tiles()
+    """Whether the engine's kernel is faster than PyTorch's: 1.7 to 3 times in tiles, 1.6 to 2.6 times by dot products of bf16, 1.04 to
+    3.5 times for dtypes without instructions, 0.8 to 1.5 times in f32 (bench/attention_bench.py)."""
+    if dtype is torch.float32:
+        return False
+    return (products_of(dtype) == "engine" and computes_as_wide()) or (dtype is torch.bfloat16 and (has_tiles() or has_dots_alone()))
 
 
 @functools.lru_cache(maxsize=None)
 def gains_decoding(dtype: torch.dtype) -> bool:
-    """The same of one query to MOST_DECODED: 1.03 to 3 times in f32, 1.5 to 24 times for dtypes without instructions
-    (bench/attention_bench.py --decoding). Not measured where the CPU has instructions for the dtype."""
-    return computes_as_wide() if dtype is torch.float32 else products_of(dtype) == "engine"
+    """The same of one query to MOST_DECODED: 1.03 to 3 times in f32, 1.5 to 34 times for dtypes without instructions, 2.2 to 20 times
+    in bf16 with dot products (bench/attention_bench.py --decoding). Not measured where the CPU has tiles for the dtype."""
+    if dtype is torch.float32:
+        return computes_as_wide()
+    return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_dots_alone())
 
 
 def _queries(found: Attention) -> "int | None":

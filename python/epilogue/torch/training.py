@@ -54,6 +54,17 @@ def has_tiles() -> bool:
 
 
 @functools.lru_cache(maxsize=None)
+def has_dots_alone() -> bool:
+    """Whether the CPU has dot products of bf16 and no tiles, and the engine uses them."""
+    has = _capabilities()
+    return (
+        has.get("avx512_bf16", False)
+        and not has.get("amx_bf16", False)
+        and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512_bf16", "amx")
+    )
+
+
+@functools.lru_cache(maxsize=None)
 def computes_as_wide() -> bool:
     """Whether the engine computes f32 in vectors of 256 bits or more, and of 512 where PyTorch's MKL does."""
     has = _capabilities()

@@ -10,10 +10,11 @@
 //         o  = o e^(m - m') + p v
 //       out = o / l
 //
-// m and l are a row's running maximum and sum; where one block has all keys, p is divided instead
-// of o, as eager does. A row whose scores are all -inf has l = 0 and gives NaN, as softmax does, or
-// 0 where the spec says so.
-// Blocks depend on the sizes alone, so that threads change no bit.
+// m and l are a row's running maximum and sum; where one block has all keys, p of f32 is divided
+// instead of o, as eager does. (Before p is rounded to 16 bits it is not: the largest p, 1, rounds
+// to itself then, and the error is up to a tenth smaller.) A row whose scores are all -inf has l =
+// 0 and gives NaN, as softmax does, or 0 where the spec says so. Blocks depend on the sizes alone,
+// so that threads change no bit.
 #include <algorithm>
 #include <limits>
 
@@ -190,7 +191,10 @@ class PanelAttention final : public FusedKernel {
     return attention_threads(s_, s_.batch * blocks_, machine_rates().f32_flops_per_ns, kScoreNs);
   }
 
-  bool has_one_key_block() const { return s_.keys <= block_keys_; }
+  // Whether p is divided, and not o.
+  bool divides_p(const PanelLayout& layout) const {
+    return s_.keys <= block_keys_ && layout.rows == FloatType::f32;
+  }
 
   void run_group(const Call& call, int64_t item, int64_t first, int64_t last) const {
     const Areas areas(*this, call.kernel);
@@ -264,7 +268,7 @@ class PanelAttention final : public FusedKernel {
     }
     if (!has_sums)  // nothing is seen: 0 over 0
       std::fill_n(b.area(b.at.sums), b.at.value_panels * b.rows * layout.width,
-                  has_one_key_block() && !s_.empty_is_zero ? kNan : 0.0F);
+                  divides_p(layout) && !s_.empty_is_zero ? kNan : 0.0F);
     store(b, out);
   }
 
@@ -309,7 +313,7 @@ class PanelAttention final : public FusedKernel {
     float& sum = b.area(b.at.row_sum)[i];
     const float factor = make_probabilities(s, n, b.area(b.at.row_max)[i], sum);
     if (has_sums && factor != 1) change_sums(b, i, PointwiseFn::mul, factor);
-    if (has_one_key_block())
+    if (divides_p(b.kernel.layout))
       simd::pointwise_kernels().scale(s, reciprocal(sum), s, static_cast<size_t>(n));
   }
 
@@ -365,7 +369,7 @@ class PanelAttention final : public FusedKernel {
   void store(const Block& b, const MatrixView& out) const {
     const int64_t width = b.kernel.layout.width;
     // A quotient rounds once, a reciprocal and a product twice.
-    for (int64_t i = 0; i < b.rows && !has_one_key_block(); ++i) {
+    for (int64_t i = 0; i < b.rows && !divides_p(b.kernel.layout); ++i) {
       const float sum = b.area(b.at.row_sum)[i];
       change_sums(b, i, PointwiseFn::div, sum == 0 && s_.empty_is_zero ? 1.0F : sum);
     }
