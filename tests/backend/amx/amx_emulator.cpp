@@ -104,7 +104,11 @@ void decode_memory(const ucontext_t& context, const uint8_t* code, int x, int b,
 }
 
 bool decode(const ucontext_t& context, Instruction& i) {
-  const auto* code = reinterpret_cast<const uint8_t*>(context.uc_mcontext.gregs[REG_RIP]);
+  const auto* const start = reinterpret_cast<const uint8_t*>(context.uc_mcontext.gregs[REG_RIP]);
+  const uint8_t* code = start;
+  // With these the assembler lengthens instructions, so that no branch touches the end of 32 bytes.
+  constexpr uint8_t kPadding = 0x2E;  // the prefix of segment CS
+  while (*code == kPadding) ++code;
   // C4, inverted R X B and the map, W vvvv L pp.
   if (code[0] != 0xC4 || (code[1] & 0x1F) != 2 || (code[2] & 0x84) != 0) return false;
   const int r = (code[1] >> 7 & 1) ^ 1;
@@ -118,6 +122,7 @@ bool decode(const ucontext_t& context, Instruction& i) {
   i.rm = (code[4] & 7) | b << 3;
   i.length = 5;
   if (i.mod != 3) decode_memory(context, code, x, b, i);
+  i.length += static_cast<int>(code - start);
   return true;
 }
 

@@ -248,14 +248,14 @@ class GroupedTiles : public TileProducts {
     float* sums() override { return sums_.data(); }
     int64_t ready(int64_t block, int64_t panel) override {
       at_ = block * panels_ + panel;
-      scales_.fill(1);
+      scales_ = ones_.data();
       left_ = 1;
       return 0;
     }
     int64_t ready_group(int64_t block, int64_t panel, const GroupSums& group) override {
       EXPECT_EQ(left_, 0) << "sums of the group before are left";
       at_ = block * panels_ + panel;
-      std::copy_n(group.scales, kTileBlock, scales_.begin());
+      scales_ = group.scales;  // read in the piece, as row chains do
       EXPECT_EQ(group.is_first, out_[static_cast<size_t>(at_)].empty());
       left_ = 1;
       return 0;
@@ -272,7 +272,7 @@ class GroupedTiles : public TileProducts {
             products == 1 ? i % kTileBlock : i / (kBlockSums / 2) * kTileColumns + i % kTileColumns;
         to[static_cast<size_t>(i)] +=
             double{has_integers_ ? static_cast<float>(std::bit_cast<int32_t>(sum)) : sum} *
-            double{scales_[static_cast<size_t>(column)]};
+            double{scales_[column]};
       }
     }
     int products = 1;
@@ -284,7 +284,12 @@ class GroupedTiles : public TileProducts {
     int64_t at_ = 0;
     int64_t left_ = 0;
     alignas(64) std::array<float, kBlockSums> sums_{};
-    std::array<float, kTileBlock> scales_{};
+    std::array<float, kTileBlock> ones_ = [] {
+      std::array<float, kTileBlock> ones{};
+      ones.fill(1);
+      return ones;
+    }();
+    const float* scales_ = nullptr;
   };
 
   struct IntegerUnit : PlainUnit {

@@ -250,9 +250,13 @@ GroupColumns::GroupColumns(const GroupFormat& format, const void* panels, int64_
 }
 
 void GroupColumns::set_memory(float* memory, int64_t depth) {
-  for (size_t i = 0; i < 2; ++i) {
-    tiles_[i] = memory + static_cast<int64_t>(i) * depth * kStepFloats;
-    scales_[i] = memory + 2 * depth * kStepFloats + static_cast<int64_t>(i) * depth * kTileBlock;
+  for (float*& tiles : tiles_) {
+    tiles = memory;
+    memory += depth * kStepFloats;
+  }
+  for (float*& scales : scales_) {
+    scales = memory;
+    memory += depth * kTileBlock;
   }
 }
 
@@ -290,7 +294,7 @@ void GroupColumns::do_piece() {
   const int64_t piece = unit_.steps * pieces_ - left_--;
   const int64_t step = piece / pieces_;
   const int64_t part = piece % pieces_;
-  char* const out = reinterpret_cast<char*>(tiles_[buffer_]) + step * kTilePairBytes;
+  char* const out = reinterpret_cast<char*>(tiles_[tile_buffer_]) + step * kTilePairBytes;
   if (form_ == TileForm::bytes) return unpack_bytes_of(step, part, out);
   GroupTile tile = tile_at(unit_, (unit_.step + step) * step_k_);
   if (step < after_.steps) {
@@ -299,9 +303,10 @@ void GroupColumns::do_piece() {
     if (part == 0) fetch_line<kIntoL2>(next.scales);
   }
   const int64_t group = group_steps();
-  float* const scales = group > 0 && step % group == 0
-                            ? scales_[buffer_] + step / group * kTileBlock + part * kTileColumns
-                            : nullptr;
+  float* const scales =
+      group > 0 && step % group == 0
+          ? scales_[scale_buffer_] + step / group * kTileBlock + part * kTileColumns
+          : nullptr;
   if (part == 1) move_beside(tile);
   const auto function = form_ == TileForm::values ? unpack_values : unpack_integers;
   function(tile, out + part * kTilePairBytes / 2, scales);
@@ -313,7 +318,7 @@ void GroupColumns::find_byte_scales(int64_t step) {
   const int64_t end = std::min(k + kBytesK, end_k_);
   const int64_t first = k / format_.size;
   const int64_t count = (end + format_.size - 1) / format_.size - first;
-  float* const scales = scales_[buffer_] + step / steps * kTileBlock;
+  float* const scales = scales_[scale_buffer_] + step / steps * kTileBlock;
   BytesGroups groups;
   for (int64_t i = 0; i < count; ++i)
     groups[static_cast<size_t>(i)] = tile_at(unit_, (first + i) * format_.size);
@@ -347,8 +352,10 @@ void GroupColumns::unpack_bytes_of(int64_t step, int64_t part, char* out) {
 
 GroupColumns::Unpacked GroupColumns::finish() {
   while (left_ > 0) do_piece();
-  const Unpacked unpacked = {reinterpret_cast<const char*>(tiles_[buffer_]), scales_[buffer_]};
-  buffer_ = 1 - buffer_;
+  const Unpacked unpacked = {reinterpret_cast<const char*>(tiles_[tile_buffer_]),
+                             scales_[scale_buffer_]};
+  tile_buffer_ = (tile_buffer_ + 1) % tiles_.size();
+  scale_buffer_ = (scale_buffer_ + 1) % scales_.size();
   return unpacked;
 }
 

@@ -50,7 +50,9 @@ class GroupColumns {
     return form_ == TileForm::values ? 0 : format_.size / step_k_;
   }
   // For blocks of k of `depth` steps.
-  static int64_t floats(int64_t depth) { return 2 * (depth * kStepFloats + depth * kTileBlock); }
+  static int64_t floats(int64_t depth) {
+    return depth * (kTileBuffers * kStepFloats + kScaleBuffers * kTileBlock);
+  }
   void set_memory(float* memory, int64_t depth);
 
   // `unit` is unpacked by the pieces that follow, while `after` is fetched.
@@ -63,11 +65,16 @@ class GroupColumns {
     const char* tiles;
     const float* scales;  // [groups][32], in the order of a block's sums
   };
-  // What begin() asked for, after the pieces that are left. Until the next but one finish().
+  // What begin() asked for, after the pieces that are left. Tiles stay until the next finish(),
+  // scales until the one after it.
   Unpacked finish();
 
  private:
   static constexpr int64_t kStepFloats = kTilePairBytes / int64_t{sizeof(float)};
+  static constexpr int64_t kTileBuffers = 2;
+  // The sums of a block's last group are scaled beside the products of the block after it, when the
+  // one after that is unpacked.
+  static constexpr int64_t kScaleBuffers = 3;
 
   // The first of two tiles from this k on; how many columns on the other begins.
   GroupTile tile_at(const TileUnit& unit, int64_t k) const;
@@ -89,9 +96,10 @@ class GroupColumns {
   const int64_t end_k_;
   // Of bytes: [groups of kBytesK][32].
   alignas(64) std::array<uint32_t, kBytesK / 32 * kTileBlock> ratios_{};
-  std::array<float*, 2> tiles_{};
-  std::array<float*, 2> scales_{};
-  size_t buffer_ = 0;
+  std::array<float*, kTileBuffers> tiles_{};
+  std::array<float*, kScaleBuffers> scales_{};
+  size_t tile_buffer_ = 0;
+  size_t scale_buffer_ = 0;
   TileUnit unit_;
   TileUnit after_;
   int64_t left_ = 0;
