@@ -76,21 +76,22 @@ def attention_at(node: fx.Node) -> "Attention | None":
     return Attention(q, k, v, mask, bool(given.get("is_causal", False)), None if scale is None else float(scale))
 
 
+def _is_slow_in_pytorch(dtype: torch.dtype) -> bool:
+    """Whether PyTorch's attention of this dtype of 16 bits is slow: without instructions for it, or with dot products of bf16 alone."""
+    return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_dots_alone())
+
+
 def gains(dtype: torch.dtype) -> bool:
     """Whether the engine's kernel is faster than PyTorch's: 1.7 to 3 times in tiles, 1.6 to 2.6 times by dot products of bf16, 1.04 to
     3.5 times for dtypes without instructions, 0.8 to 1.5 times in f32 (bench/attention_bench.py)."""
-    if dtype is torch.float32:
-        return False
-    return (products_of(dtype) == "engine" and computes_as_wide()) or (dtype is torch.bfloat16 and (has_tiles() or has_dots_alone()))
+    return (_is_slow_in_pytorch(dtype) and computes_as_wide()) or (dtype is torch.bfloat16 and has_tiles())
 
 
 @functools.lru_cache(maxsize=None)
 def gains_decoding(dtype: torch.dtype) -> bool:
     """The same of one query to MOST_DECODED: 1.03 to 3 times in f32, 1.5 to 34 times for dtypes without instructions, 2.2 to 20 times
     in bf16 with dot products (bench/attention_bench.py --decoding). Not measured where the CPU has tiles for the dtype."""
-    if dtype is torch.float32:
-        return computes_as_wide()
-    return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_dots_alone())
+    return computes_as_wide() if dtype is torch.float32 else _is_slow_in_pytorch(dtype)
 
 
 def _queries(found: Attention) -> "int | None":

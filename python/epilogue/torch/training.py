@@ -48,20 +48,22 @@ def products_of(dtype: torch.dtype) -> str:
 LEAST_ROWS_OF_TILES = 512
 
 
+def _engine_isa() -> str:
+    """The level that the engine's kernels are limited to."""
+    return os.environ.get("EPILOGUE_ISA", "amx")
+
+
 @functools.lru_cache(maxsize=None)
 def has_tiles() -> bool:
-    return _capabilities().get("amx_bf16", False) and os.environ.get("EPILOGUE_ISA", "amx") == "amx"
+    return _capabilities().get("amx_bf16", False) and _engine_isa() == "amx"
 
 
 @functools.lru_cache(maxsize=None)
 def has_dots_alone() -> bool:
     """Whether the CPU has dot products of bf16 and no tiles, and the engine uses them."""
     has = _capabilities()
-    return (
-        has.get("avx512_bf16", False)
-        and not has.get("amx_bf16", False)
-        and os.environ.get("EPILOGUE_ISA", "amx") in ("avx512_bf16", "amx")
-    )
+    has_dots = has.get("avx512_bf16", False) and not has.get("amx_bf16", False)
+    return has_dots and _engine_isa() in ("avx512_bf16", "amx")
 
 
 @functools.lru_cache(maxsize=None)
@@ -70,7 +72,7 @@ def computes_as_wide() -> bool:
     has = _capabilities()
     limits = os.environ.get("MKL_ENABLE_INSTRUCTIONS", "").upper()
     is_wide = has.get("avx512_f", False) and limits in ("", "AVX512")
-    engine = os.environ.get("EPILOGUE_ISA", "amx")
+    engine = _engine_isa()
     return has.get("avx2", False) and (engine in ("avx512", "avx512_bf16", "amx") or (engine == "avx2" and not is_wide))
 
 

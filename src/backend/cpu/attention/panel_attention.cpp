@@ -10,11 +10,11 @@
 //         o  = o e^(m - m') + p v
 //       out = o / l
 //
-// m and l are a row's running maximum and sum; where one block has all keys, p of f32 is divided
-// instead of o, as eager does. (Before p is rounded to 16 bits it is not: the largest p, 1, rounds
-// to itself then, and the error is up to a tenth smaller.) A row whose scores are all -inf has l =
-// 0 and gives NaN, as softmax does, or 0 where the spec says so. Blocks depend on the sizes alone,
-// so that threads change no bit.
+// m and l are a row's running maximum and sum. Where one block has all keys, p of f32 is divided
+// instead of o, as eager does. p that is rounded to 16 bits is not divided: its largest, 1, is
+// exact, and the error is up to a tenth smaller. A row whose scores are all -inf has l = 0 and
+// gives NaN, as softmax does, or 0 where the spec says so.
+// Blocks depend on the sizes alone, so that threads change no bit.
 #include <algorithm>
 #include <limits>
 
