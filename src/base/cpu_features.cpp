@@ -129,4 +129,12 @@ std::string_view cpu_model_name() {
   return name;
 }
 
+bool is_intel_cpu() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace epilogue

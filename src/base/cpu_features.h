@@ -95,5 +95,7 @@ CpuFeatures active_features();
 inline bool cpu_has(CpuFeature feature) { return active_features().has(feature); }
 
 std::string_view cpu_model_name();
+// Libraries of Intel's choose other kernels on other vendors' CPUs.
+bool is_intel_cpu();
 
 }  // namespace epilogue

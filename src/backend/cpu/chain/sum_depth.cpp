@@ -13,15 +13,15 @@ using simd::FloatType;
 using simd::PackedWeights;
 using simd::PanelLayout;
 
-// Products that one f32 sum takes in before it is added to the others: shorter sums round less.
-constexpr int64_t kSumDepth = 256;
-// On vectors of 256 bits and fewer libraries sum shorter pieces, and ours must not lose more.
-constexpr int64_t kNarrowSumDepth = 160;
+// What sums of few rows have at most.
+constexpr int64_t kFewRowsSumDepth = 256;
+// Pieces of so many are not to be longer at all.
+constexpr int64_t kLongSums = 256;
 constexpr int64_t kWideLanes = 16;
-// There a library splits the sums of one row alone further (measured: MKL limited to AVX2; of 2 to
-// 8 rows ours lose 0.85 of what its do). A piece of a panel (few_rows-inl.h) is as deep: sums of 32
-// took 1.2 to 1.3 times as long. Few inputs have four sums, for which eager's own products have
-// one.
+// On narrower vectors a library splits the sums of one row alone further (measured: MKL limited to
+// AVX2; of 2 to 8 rows ours lose 0.85 of what its do). A piece of a panel (few_rows-inl.h) is as
+// deep: sums of 32 took 1.2 to 1.3 times as long. Few inputs have four sums, for which eager's own
+// products have one.
 constexpr int64_t kNarrowFewRowsDepth = 128;
 constexpr int64_t kNarrowFewRowsSums = 4;
 constexpr int64_t kLeastSumDepth = 8;
@@ -41,7 +41,7 @@ int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
   const auto loses_half = [&](int64_t d) {
     return 2 * lanes * (2 * d * d + sums * n) <= 2 * sums * n * d;
   };
-  while (2 * depth <= kSumDepth && (3 * depth * depth <= sums * n || loses_half(2 * depth)))
+  while (2 * depth <= kFewRowsSumDepth && (3 * depth * depth <= sums * n || loses_half(2 * depth)))
     depth *= 2;
   return depth;
 }
@@ -60,9 +60,10 @@ int64_t sum_depth(const PackedWeights& weights, const simd::PanelKernel& kernel,
   if (layout.most_k > 0) return layout.most_k;
   if (layout.rows != FloatType::f32) return length;
   if (rows > rows_of_short_sums(lanes)) {
-    if (lanes < kWideLanes) return even_piece(length, kNarrowSumDepth, kLeastSumDepth);
+    const int64_t wanted = simd::f32_sum_depth(lanes);
+    if (wanted < kLongSums) return even_piece(length, wanted, kLeastSumDepth);
     // None is longer, not even by some: 772 in three pieces lost 13 % beside a library's four.
-    return even_piece(length, ceil_div(length, ceil_div(length, kSumDepth)), kLeastSumDepth);
+    return even_piece(length, ceil_div(length, ceil_div(length, wanted)), kLeastSumDepth);
   }
   // Widened 16-bit weights: the same.
   if (layout.weight_bytes == 2) return length;

@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/strip_product-inl.h"
 #include "backend/cpu/simd/panels/widen-inl.h"
 #include "backend/cpu/simd/targets.h"
+#include "base/cpu_features.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epilogue::simd::HWY_NAMESPACE {
@@ -41,18 +42,16 @@ struct BlockPanel {
   const BlockArgs& args;
   const float* b;
   int64_t width;
+  int64_t piece;  // of k, for one sum
   WriteBack out;
   bool is_direct;  // whole vectors of f32, and so is what is added
 };
 
-// Products that one sum takes in before it is added to the others: shorter sums round less. As row
-// chains have it (chain/sum_depth.cpp): libraries sum shorter pieces on narrow vectors.
-constexpr int64_t kSumDepth = kLanes >= 16 ? 256 : 160;
-
-// `k` in about equal pieces of about that many.
-constexpr int64_t sum_piece(int64_t k) {
+// `k` in about equal pieces of about f32_sum_depth().
+int64_t sum_piece(int64_t k) {
   constexpr int64_t unit = 8;
-  const int64_t pieces = std::max<int64_t>(1, (k + kSumDepth / 2) / kSumDepth);
+  const int64_t depth = f32_sum_depth(static_cast<int64_t>(kLanes));
+  const int64_t pieces = std::max<int64_t>(1, (k + depth / 2) / depth);
   return (k + unit * pieces - 1) / (unit * pieces) * unit;
 }
 
@@ -68,7 +67,7 @@ void block_tile(const BlockPanel& p, int64_t row) {
   for (int64_t i = 0; i < kRows; ++i) a.rows[i] = p.args.a + (row + i) * p.args.a_stride;
   F32Rows b = {p.b, p.args.b_stride};
   HWY_ALIGN float tile[kRows * kWidth];
-  const int64_t piece = sum_piece(p.args.k);
+  const int64_t piece = p.piece;
   int64_t rest = p.args.k;
   for (; rest > piece; rest -= piece) {
     const bool is_first = rest == p.args.k;
@@ -124,10 +123,11 @@ void block_panel(const BlockPanel& p, int64_t vectors) {
 void block(const BlockArgs& args) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   HWY_ALIGN float row_buffer[kWidth];
+  const int64_t piece = sum_piece(args.k);
   for (int64_t j = 0; j < args.n; j += kWidth) {
     const int64_t width = std::min(kWidth, args.n - j);
     const int64_t vectors = (width + lanes - 1) / lanes;
-    BlockPanel p = {args, args.b + j, width, moved(args.out, 0, j), false};
+    BlockPanel p = {args, args.b + j, width, piece, moved(args.out, 0, j), false};
     // A row vector is widened once; it is then an f32 row like any other.
     if (p.out.addend != nullptr && p.out.addend_row_stride == 0) {
       p.out.addend =
@@ -160,6 +160,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace epilogue::simd {
+
+int64_t f32_sum_depth(int64_t lanes) {
+  constexpr int64_t kWideLanes = 16;
+  static const bool is_intel = is_intel_cpu();
+  return lanes >= kWideLanes && is_intel ? 256 : 160;
+}
 
 // Widened weights of any type.
 const char* decline_f32(const PanelUse&) { return nullptr; }

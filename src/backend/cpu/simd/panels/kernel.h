@@ -137,4 +137,9 @@ struct PanelKernel {
   int64_t overlap_rows = 0;
 };
 
+// About how many products of f32 a library adds up in one sum before it begins the next, with
+// vectors of so many lanes on this CPU: shorter sums round less, and ours must not lose more. MKL's
+// are shorter where it has no kernels of 512 bits of its own (measured: Zen 4).
+int64_t f32_sum_depth(int64_t lanes);
+
 }  // namespace epilogue::simd
