@@ -280,6 +280,32 @@ def test_by_measurement(name, trains, tmp_path, monkeypatch):
     choose.forget()
 
 
+class TwoOfOneInput(torch.nn.Module):
+    """Two layers of one input, the second of fewer elements than gain alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = torch.nn.Linear(512, 512), torch.nn.Linear(512, 128)
+
+    def forward(self, x):
+        return self.q(x), self.k(x)
+
+
+@pytest.mark.parametrize("slow, rows, count", [(True, 1, 2), (True, 70, 2), (False, 1, 0), (False, 70, 0)])
+def test_linears_of_f32_where_mkl_is_slow(slow, rows, count, request):
+    if slow:
+        request.getfixturevalue("slow_mkl")
+    model, x = TwoOfOneInput().eval(), torch.randn(rows, 512)
+    with torch.no_grad():
+        for got, want in zip(torch.compile(model, backend="epilogue")(x), model(x)):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert counters["epilogue"]["linears"] == count
+        torch._dynamo.reset()
+        counters.clear()
+        torch.compile(model.k, backend="epilogue")(x)
+    assert counters["epilogue"]["linears"] == 0
+
+
 @pytest.mark.parametrize("name", ["llama_bias", "gpt2", "phi3"])
 def test_frozen_mlps_of_many_rows_in_f32_are_the_faster_ones(name, tmp_path, monkeypatch):
     """Inductor packs frozen weights by MKL, whose products may be as fast: the clock says, without being asked."""

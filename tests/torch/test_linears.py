@@ -359,6 +359,7 @@ class Tied(nn.Module):
 
 def test_memory_and_tied_weights(monkeypatch):
     size = 64 * 2048 * 4
+    monkeypatch.setattr("epilogue.torch.linear_state._LEAST_OF_SLOW_MKL", 0)
     for products, fused in (("torch", ["body"]), ("engine", ["head", "body"])):
         monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _, products=products: products)
         report = epilogue.torch.why(epilogue.torch.fuse(Tied().eval()))
@@ -407,6 +408,17 @@ def test_large_layers_gain_at_many_rows(monkeypatch, wide):
                 torch.testing.assert_close(module(x), F.linear(x, module[0].weight, module[0].bias), rtol=1e-4, atol=1e-4)
         report = epilogue.torch.why(module)
         assert (report.linear_calls, report.linears[0].own_calls) == (2 * gains, 4 - 2 * gains)
+
+
+def test_f32_gains_at_any_number_of_rows_where_mkl_is_slow(slow_mkl):
+    for columns, calls in ((512, 3), (511, 1)):
+        module = epilogue.torch.fuse(nn.Sequential(nn.Linear(512, columns)).eval())
+        with torch.no_grad():
+            for rows in (1, 5, 40):
+                x = torch.randn(rows, 512)
+                torch.testing.assert_close(module(x), F.linear(x, module[0].weight, module[0].bias), rtol=1e-4, atol=1e-4)
+        assert epilogue.torch.why(module).linear_calls == calls
+    assert [row.name for row in epilogue.torch.why(epilogue.torch.fuse(Tied().eval())).linears if row.is_fused] == ["body"]  # 2^17 elements
 
 
 @pytest.mark.parametrize(

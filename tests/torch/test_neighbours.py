@@ -205,7 +205,7 @@ def test_by_default_where_patches_gain():
         torch.compile(Patches(size=4).bfloat16(), backend="epilogue")(x)  # narrow: gathering costs more
         assert "patches" not in counters["epilogue"]
         torch.compile(Patches(size=16).bfloat16(), backend="epilogue")(x)
-    assert counters["epilogue"]["patches"] == (1 if gains_always(torch.bfloat16) else 0)
+    assert counters["epilogue"]["patches"] == (1 if gains_always(torch.bfloat16, 0) else 0)
     trained = Patches(size=16).bfloat16()
     torch.compile(trained, backend="epilogue")(x).sum().backward()
     assert trained.cut.weight.grad is not None and counters["epilogue"]["patches"] <= 1

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import epilogue.torch
+from epilogue.torch.training import mkl_is_slow
 
 
 def error(got, want):
@@ -76,6 +77,42 @@ def test_a_cpu_without_instructions_takes_the_engines_products(monkeypatch):
         assert training.products_of(torch.bfloat16) == "torch"
     finally:
         training.products_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "has, isa, mkl, slow",
+    [
+        ({"sse4a": True, "avx2": True}, None, True, True),
+        ({"sse4a": False, "avx2": True, "cpu_name": "AMD EPYC 9354"}, "avx2", True, True),
+        ({"sse4a": False, "avx2": True, "cpu_name": "Intel(R) Xeon(R)"}, None, True, False),
+        ({"sse4a": True, "avx2": True}, "baseline", True, False),
+        ({"sse4a": True, "avx2": True}, None, False, False),
+        ({"sse4a": True, "avx2": False}, None, True, False),
+        ({}, None, True, False),
+    ],
+)
+def test_mkl_is_slow_on_cpus_of_other_vendors(monkeypatch, has, isa, mkl, slow):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    monkeypatch.delenv("EPILOGUE_ISA", raising=False)
+    if isa is not None:
+        monkeypatch.setenv("EPILOGUE_ISA", isa)
+    assert mkl_is_slow.__wrapped__() is slow
+
+
+@pytest.mark.parametrize("training", [True, "always"])
+def test_f32_trains_by_the_engines_products_where_mkl_is_slow(slow_mkl, training):
+    module, method = models.mlp_of(models.build("llama", **models.WIDE), "llama")
+    fused = epilogue.torch.fuse(copy.deepcopy(module), training=training)
+    exact = copy.deepcopy(module).double()
+    for calls, rows in enumerate((4, 64), 1):
+        x, dy = torch.randn(2, 1, rows, 768)
+        want = gradients(exact, method, x.double(), dy.double())
+        own = gradients(module, method, x, dy)
+        got = gradients(fused, method, x, dy)
+        for key in own:
+            assert error(got[key], want[key]) <= 1.1 * error(own[key], want[key]), f"{key}, {rows} rows"
+        assert epilogue.torch.why(fused).fused_calls == calls
 
 
 def test_many_rows_take_the_engines_products_where_there_are_tiles(monkeypatch):

@@ -77,13 +77,13 @@ def attention_at(node: fx.Node) -> "Attention | None":
 
 
 def _is_slow_in_pytorch(dtype: torch.dtype) -> bool:
-    """Whether PyTorch's attention of this dtype of 16 bits is slow: without instructions for it, or with dot products of bf16 alone."""
+    """Whether PyTorch's attention is slow: without instructions for the dtype, with dot products of bf16 alone, or with a slow MKL."""
     return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_dots_alone())
 
 
 def gains(dtype: torch.dtype) -> bool:
     """Whether the engine's kernel is faster than PyTorch's: 1.7 to 3 times in tiles, 1.6 to 2.6 times by dot products of bf16, 1.04 to
-    3.5 times for dtypes without instructions, 0.8 to 1.5 times in f32 (bench/attention_bench.py)."""
+    3.5 times for dtypes without instructions, f32 1.0 to 1.5 times where MKL is slow (0.8 to 1.3 elsewhere; bench/attention_bench.py)."""
     return (_is_slow_in_pytorch(dtype) and computes_as_wide()) or (dtype is torch.bfloat16 and has_tiles())
 
 

@@ -71,8 +71,8 @@ def _linear_at(nodes: Nodes, node: fx.Node) -> "Linear | None":
     return linear if values is not None and values[1].dim() == 2 and values[0].dim() > 0 else None
 
 
-def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
-    """Why Inductor runs this linear layer."""
+def _why_left(linear: Linear, elements: int, trains: bool, options: Options) -> "str | None":
+    """Why Inductor runs this linear layer. elements: of the weights of all layers of its input."""
     x = value_of(linear.x)
     if linear.bits:  # asked for at any number of rows
         return "gradients are wanted: layers with fewer bits stay apart" if trains else None
@@ -82,14 +82,14 @@ def _why_left(linear: Linear, trains: bool, options: Options) -> "str | None":
         return None
     if trains:
         return unprofitable(x.dtype)
-    if gains_always(x.dtype):
+    if gains_always(x.dtype, elements):
         return None
     if any(user.target is F.embedding for user in linear.weight.users):
         return "linear layers: the weight is an embedding's"  # a packed copy would hold it twice
     rows = _rows_of(x)
     if rows is None:
         return "linear layers: PyTorch's own product is as fast, or the number of rows is unknown"
-    return None if loses(rows, x.dtype) is None else "linear layers: PyTorch's own product is as fast"
+    return None if loses(rows, x.dtype, elements, is_packed=True) is None else "linear layers: PyTorch's own product is as fast"
 
 
 def _rows_of(x: torch.Tensor) -> "int | None":
@@ -108,13 +108,19 @@ def _rewrite_linears(graph: fx.Graph, trains: bool, options: Options, counts: "c
     """Layers of one input become one op, at the place of the first."""
     nodes = Nodes(graph)
     groups: "dict[typing.Any, list[tuple[fx.Node, Linear]]]" = {}
-    for node in list(graph.nodes):
+    found: "list[tuple[fx.Node, Linear]]" = []
+    elements: "collections.Counter[fx.Node]" = collections.Counter()
+    for node in graph.nodes:
         linear = _linear_at(nodes, node)
         if linear is None or any(user.target is operator.add and nodes.linear(user) is not None for user in node.users):
             continue  # of a product and its bias, the sum
-        if value_of(linear.weight).numel() < LEAST_ELEMENTS and options.linears != "always" and not linear.bits:
+        count = value_of(linear.weight).numel()
+        if count < LEAST_ELEMENTS and options.linears != "always" and not linear.bits:
             continue
-        reason = _why_left(linear, trains, options)
+        found.append((node, linear))
+        elements[linear.x] += count
+    for node, linear in found:
+        reason = _why_left(linear, elements[linear.x], trains, options)
         if reason is None:
             groups.setdefault((linear.x, linear.bits), []).append((node, linear))
         else:
@@ -151,7 +157,7 @@ def _rewrite_patches(graph: fx.Graph, options: Options, counts: "collections.Cou
         if found is None:
             continue
         x, weight, _ = found
-        if options.linears == "always" or (gains_always(value_of(x).dtype) and patches.gains(weight)):
+        if options.linears == "always" or (gains_always(value_of(x).dtype, 0) and patches.gains(weight)):
             patches.insert(graph, node, *found)
             counts["patches"] += 1
 

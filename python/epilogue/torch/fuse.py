@@ -101,7 +101,7 @@ def fuse(
         weights become integers of 16 bits).
     int8_weights: the same as weights="int8".
     training: fuse forward and backward passes too, of MLPs, experts and linear layers, where that gains: where PyTorch
-        has no instructions for the dtype; "always" asks for it wherever it can run.
+        has no instructions for the dtype, and f32 on AMD's CPUs; "always" asks for it wherever it can run.
     tune: "model" runs every call fused that can be; "measure" times each shape once against the
         module's own forward, and keeps the faster one on disk.
     linears: linear layers and RMS norms beside MLPs too, where that gains in inference; False: MLPs alone; "always":

@@ -48,22 +48,26 @@ LEAST_ELEMENTS = 1 << 16
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
 # Weights of so many elements gain at any number of f32 rows but one: 1.04 to 1.2 times at 512 rows, by AVX2 and AVX-512.
 MANY_ELEMENTS = 1 << 20
+_LEAST_OF_SLOW_MKL = 1 << 18
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
 
-def gains_always(dtype: torch.dtype) -> bool:
-    """Whether packed weights gain at any number of rows: where PyTorch has no instructions for the dtype, and on AMX's tiles
-    (weights of 512 x 2048 to 2304 x 768: 1.7 to 2.6 times PyTorch's rate up to 64 rows, 1.03 to 2.5 times above)."""
+def gains_always(dtype: torch.dtype, elements: int) -> bool:
+    """Whether packed weights gain at any number of rows: where PyTorch has no instructions for the dtype, on AMX's tiles
+    (weights of 512 x 2048 to 2304 x 768: 1.7 to 2.6 times PyTorch's rate up to 64 rows, 1.03 to 2.5 times above), and f32 where MKL
+    is slow, unless they are small (512 x 512 to 4864 x 896 on Zen 4: 1.04 to 4.6 times; 256 x 256 0.5 at one row)."""
+    if dtype is torch.float32 and elements < _LEAST_OF_SLOW_MKL:
+        return False
     return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_tiles())
 
 
-def loses(rows: int, dtype: torch.dtype, elements: int = 0) -> "str | None":
-    """Why PyTorch's own product is as fast, as far as that is known without a clock. elements: of weights that PyTorch does not
-    pack beforehand; 0: it does."""
-    if gains_always(dtype) or rows in GAINS[dtype]:
+def loses(rows: int, dtype: torch.dtype, elements: int, is_packed: bool = False) -> "str | None":
+    """Why PyTorch's own product is as fast, as far as that is known without a clock. elements: of the weights. is_packed: by PyTorch,
+    beforehand."""
+    if gains_always(dtype, elements) or rows in GAINS[dtype]:
         return None
-    if dtype is torch.float32 and rows > 1 and elements >= MANY_ELEMENTS and computes_as_wide():
+    if dtype is torch.float32 and rows > 1 and not is_packed and elements >= MANY_ELEMENTS and computes_as_wide():
         return None
     return f"{rows} row{'s' * (rows != 1)} of {str(dtype)[6:]}: PyTorch's own product is as fast; tune='measure' times both"
 
@@ -85,7 +89,7 @@ def why_left(linear: nn.Module, options: "Options", tied: "set[torch.Tensor]") -
     if _elements(linear, weight) < LEAST_ELEMENTS and not isinstance(split, sharded.Split):
         return "small: a call's checks take as long as the product"
     # Of fewer bits a copy is smaller, and read instead.
-    if not (options.bits or is_rounded) and weight in tied and not gains_always(weight.dtype):
+    if not (options.bits or is_rounded) and weight in tied and not gains_always(weight.dtype, weight.numel()):
         return "its weight is an embedding's: a packed copy would hold it twice for nothing"
     return None
 

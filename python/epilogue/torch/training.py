@@ -31,10 +31,28 @@ def _capabilities() -> "dict[str, typing.Any]":
         return {}
 
 
+def _engine_isa() -> str:
+    """The level that the engine's kernels are limited to."""
+    return os.environ.get("EPILOGUE_ISA", "amx")
+
+
+@functools.lru_cache(maxsize=None)
+def mkl_is_slow() -> bool:
+    """Whether PyTorch's products of f32 are those of MKL on a CPU of another vendor than Intel, which the engine has vectors for.
+    There MKL (2024) reads the weights of one row at 0.55 of the bandwidth, and many rows reach 0.6 to 0.9 of the engine's rate;
+    its sums are shorter, too (f32_sum_depth in the engine)."""
+    has = _capabilities()
+    # Only AMD's CPUs and their kin have SSE4a; a virtual machine may hide it.
+    is_amd = has.get("sse4a", False) or str(has.get("cpu_name", "")).startswith("AMD")
+    return is_amd and has.get("avx2", False) and torch.backends.mkl.is_available() and _engine_isa() != "baseline"
+
+
 @functools.lru_cache(maxsize=None)
 def products_of(dtype: torch.dtype) -> str:
     """Whose products a call takes if none were measured: the engine's where the CPU has no
-    instructions for the dtype, which PyTorch computes slowly then."""
+    instructions for the dtype, which PyTorch computes slowly then, and where MKL is slow."""
+    if dtype is torch.float32:
+        return "engine" if mkl_is_slow() else "torch"
     wanted = _INSTRUCTIONS.get(dtype)
     has = _capabilities()
     if wanted is None or has.get("architecture") != "x86_64" or any(has.get(name, True) for name in wanted):
@@ -46,11 +64,6 @@ def products_of(dtype: torch.dtype) -> str:
 # both operands are tiled at each call (`bench blocks --training always`: 0.94 to 1.07 times as fast as PyTorch's best at
 # 256 rows, 1.19 to 1.46 at 512).
 LEAST_ROWS_OF_TILES = 512
-
-
-def _engine_isa() -> str:
-    """The level that the engine's kernels are limited to."""
-    return os.environ.get("EPILOGUE_ISA", "amx")
 
 
 @functools.lru_cache(maxsize=None)
@@ -96,7 +109,7 @@ LEAST_ROWS_TO_PACK = 32
 
 def packs_in_vain(rows: int, dtype: torch.dtype) -> "str | None":
     """Why weights that FSDP2 gathers for one pass are not packed for one call."""
-    if products_of(dtype) == "engine" or rows >= LEAST_ROWS_TO_PACK:
+    if (products_of(dtype) == "engine" and dtype is not torch.float32) or rows >= LEAST_ROWS_TO_PACK:
         return None
     return f"{rows} row{'s' * (rows != 1)}: weights that FSDP2 gathers for one pass would be packed for one call"
 

@@ -34,7 +34,7 @@ void run_gemv(const GemmCall& c, const GemmPlan& plan) {
   const bool by_n = plan.path == GemmPath::gemv_n;
   const float* const x = contiguous_rows(c);
   parallel_for(plan.pieces_n, 1, [&](int64_t begin, int64_t end) {
-    float* const sums = thread_scratch.get(static_cast<size_t>(kGemvRows * kGemvColumns));
+    float* const sums = thread_scratch.get(static_cast<size_t>(2 * kGemvRows * kGemvColumns));
     const int64_t last = c.n * end / plan.pieces_n;
     for (int64_t column = c.n * begin / plan.pieces_n; column < last; column += kGemvColumns) {
       GemvArgs args = {};
@@ -46,6 +46,7 @@ void run_gemv(const GemmCall& c, const GemmPlan& plan) {
       args.b_type = c.b.type;
       args.b_stride = by_n ? c.b.row_stride : c.b.col_stride;
       args.sums = sums;
+      args.piece = sums + kGemvRows * kGemvColumns;
       args.sums_stride = kGemvColumns;
       by_n ? gemv.n_contiguous(args) : gemv.k_contiguous(args);
       write_back_kernels().rows(sums, kGemvColumns, c.m, args.n, bias_write_back(c, 0, column));

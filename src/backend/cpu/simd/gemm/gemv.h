@@ -19,6 +19,7 @@ struct GemvArgs {
   FloatType b_type;
   int64_t b_stride;  // between rows of B (n contiguous), or between columns (k contiguous)
   float* sums;
+  float* piece;  // scratch, as large as `sums`
   int64_t sums_stride;
 };
 inline constexpr int64_t kGemvRows = 8;
