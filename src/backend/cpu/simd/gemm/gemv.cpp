@@ -22,8 +22,8 @@ inline constexpr int64_t kUnroll = 4;  // columns (k contiguous) of B at once
 // added to an eighth as often, and rounds as much less.
 inline constexpr int64_t kUnrollRows = 8;
 // Longer sums are added up in pieces of so many products: of rows of B; and of its columns, where
-// each lane has a sum of its own. A library's products of four and of eight rows of f32 do not round
-// more for more terms on some CPUs (MKL on Zen 4).
+// each lane has a sum of its own. A library's products of four and of eight rows of f32 do not
+// round more for more terms on some CPUs (MKL on Zen 4).
 inline constexpr int64_t kPieceRows = 512;
 inline constexpr int64_t kPieceColumns = 128 * static_cast<int64_t>(kLanes);
 
