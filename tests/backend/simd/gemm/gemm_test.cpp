@@ -324,7 +324,8 @@ TEST(Gemm, LongSumsOfFewRowsRoundAsLibrariesDo) {
             squares += std::pow(got[static_cast<size_t>(i * c.n + j)] - want, 2);
             norm += want * want;
           }
-        EXPECT_LE(std::sqrt(squares / norm), 2.7e-7)
+        // MKL's is 2.7e-7 on Zen 4. Without FMA, as in the fallback, products are rounded too.
+        EXPECT_LE(std::sqrt(squares / norm), 3.0e-7)
             << "level " << static_cast<int>(isa) << ", " << m << " rows, layout "
             << static_cast<int>(layout);
       }
