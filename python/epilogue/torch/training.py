@@ -39,8 +39,8 @@ def _engine_isa() -> str:
 @functools.lru_cache(maxsize=None)
 def mkl_is_slow() -> bool:
     """Whether PyTorch's products of f32 are those of MKL on a CPU of another vendor than Intel, which the engine has vectors for.
-    There MKL (2024) reads the weights of one row at 0.4 to 0.7 of the bandwidth, and many rows reach 0.6 to 0.9 of the engine's rate;
-    its sums are shorter, too (f32_sum_depth in the engine)."""
+    There MKL (2024.2) takes 1.1 to 2.5 times as long as the engine (`python -m epilogue.torch.bench linears`), and its sums are
+    shorter (f32_sum_depth in the engine)."""
     has = _capabilities()
     # Only AMD's CPUs and their kin have SSE4a; a virtual machine may hide it.
     is_amd = has.get("sse4a", False) or str(has.get("cpu_name", "")).startswith("AMD")
