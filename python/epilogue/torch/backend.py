@@ -157,6 +157,7 @@ def _rewrite_patches(graph: fx.Graph, options: Options, counts: "collections.Cou
         if found is None:
             continue
         x, weight, _ = found
+        # No elements: PyTorch's convolutions of f32 are oneDNN's, not MKL's.
         if options.linears == "always" or (gains_always(value_of(x).dtype, 0) and patches.gains(weight)):
             patches.insert(graph, node, *found)
             counts["patches"] += 1

@@ -47,17 +47,19 @@ def mkl_is_slow() -> bool:
     return is_amd and has.get("avx2", False) and torch.backends.mkl.is_available() and _engine_isa() != "baseline"
 
 
+def _lacks_instructions(dtype: torch.dtype) -> bool:
+    """Whether the CPU has none for products of the dtype, which PyTorch computes slowly then."""
+    wanted = _INSTRUCTIONS.get(dtype)
+    has = _capabilities()
+    return wanted is not None and has.get("architecture") == "x86_64" and not any(has.get(name, True) for name in wanted)
+
+
 @functools.lru_cache(maxsize=None)
 def products_of(dtype: torch.dtype) -> str:
     """Whose products a call takes if none were measured: the engine's where the CPU has no
-    instructions for the dtype, which PyTorch computes slowly then, and where MKL is slow."""
-    if dtype is torch.float32:
-        return "engine" if mkl_is_slow() else "torch"
-    wanted = _INSTRUCTIONS.get(dtype)
-    has = _capabilities()
-    if wanted is None or has.get("architecture") != "x86_64" or any(has.get(name, True) for name in wanted):
-        return "torch"
-    return "engine"
+    instructions for the dtype, and of f32 where MKL is slow."""
+    is_slow = mkl_is_slow() if dtype is torch.float32 else _lacks_instructions(dtype)
+    return "engine" if is_slow else "torch"
 
 
 # Rows from which the engine's products of bf16 on AMX's tiles take less time, forward and backward together, though
@@ -109,7 +111,7 @@ LEAST_ROWS_TO_PACK = 32
 
 def packs_in_vain(rows: int, dtype: torch.dtype) -> "str | None":
     """Why weights that FSDP2 gathers for one pass are not packed for one call."""
-    if (products_of(dtype) == "engine" and dtype is not torch.float32) or rows >= LEAST_ROWS_TO_PACK:
+    if rows >= LEAST_ROWS_TO_PACK or _lacks_instructions(dtype):
         return None
     return f"{rows} row{'s' * (rows != 1)}: weights that FSDP2 gathers for one pass would be packed for one call"
 

@@ -25,7 +25,6 @@
 
 #include "backend/cpu/chain/chain_bits.h"
 #include "backend/cpu/chain/row_chain.h"
-#include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/simd/panels/operand.h"

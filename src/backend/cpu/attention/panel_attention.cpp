@@ -19,7 +19,6 @@
 #include <limits>
 
 #include "backend/cpu/attention/attention.h"
-#include "backend/cpu/chain/sum_depth.h"
 #include "backend/cpu/float_type.h"
 #include "backend/cpu/kernel_lists.h"
 #include "backend/cpu/simd/panels/kernel_list.h"

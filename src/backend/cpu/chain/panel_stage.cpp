@@ -11,6 +11,7 @@
 #include "backend/cpu/chain/tile_stage.h"
 #include "backend/cpu/simd/panels/prefetch.h"
 #include "backend/cpu/simd/scratch.h"
+#include "base/ceil_div.h"
 
 namespace epilogue::cpu {
 namespace {

@@ -48,11 +48,6 @@ int64_t stream_depth(int64_t n, int64_t sums, int64_t lanes) {
 
 }  // namespace
 
-int64_t even_piece(int64_t total, int64_t wanted, int64_t unit) {
-  const int64_t pieces = std::max<int64_t>(1, (total + wanted / 2) / wanted);
-  return (total + unit * pieces - 1) / (unit * pieces) * unit;
-}
-
 int64_t sum_depth(const PackedWeights& weights, const simd::PanelKernel& kernel, int64_t rows,
                   int64_t length) {
   const PanelLayout& layout = kernel.layout;

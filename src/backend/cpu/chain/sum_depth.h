@@ -16,10 +16,6 @@ inline constexpr int64_t kFewChainRows = 8;
 // lanes of k up to 15 rows.
 constexpr int64_t rows_of_short_sums(int64_t lanes) { return lanes >= 16 ? 15 : kFewChainRows; }
 
-// `total` in pieces of about `wanted`, all about equal and multiples of `unit`: 784 is three times
-// 264, not 256 three times and 16.
-int64_t even_piece(int64_t total, int64_t wanted, int64_t unit);
-
 // How deep one f32 sum of `kernel` goes in a chunk of `length`. What bf16 results lose in a whole
 // chunk is far below their own rounding.
 int64_t sum_depth(const simd::PackedWeights& weights, const simd::PanelKernel& kernel, int64_t rows,

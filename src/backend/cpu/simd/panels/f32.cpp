@@ -9,6 +9,7 @@
 #include "backend/cpu/simd/panels/strip_product-inl.h"
 #include "backend/cpu/simd/panels/widen-inl.h"
 #include "backend/cpu/simd/targets.h"
+#include "base/ceil_div.h"
 #include "base/cpu_features.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,13 +48,7 @@ struct BlockPanel {
   bool is_direct;  // whole vectors of f32, and so is what is added
 };
 
-// `k` in about equal pieces of about f32_sum_depth().
-int64_t sum_piece(int64_t k) {
-  constexpr int64_t unit = 8;
-  const int64_t depth = f32_sum_depth(static_cast<int64_t>(kLanes));
-  const int64_t pieces = std::max<int64_t>(1, (k + depth / 2) / depth);
-  return (k + unit * pieces - 1) / (unit * pieces) * unit;
-}
+constexpr int64_t kSumUnit = 8;
 
 // kRows rows of it. Sums of one piece of k are added up in a tile in L1. Results are written from
 // registers, or go through that tile. One chain of sums: a row's bits do not depend on how many
@@ -123,7 +118,7 @@ void block_panel(const BlockPanel& p, int64_t vectors) {
 void block(const BlockArgs& args) {
   constexpr auto lanes = static_cast<int64_t>(kLanes);
   HWY_ALIGN float row_buffer[kWidth];
-  const int64_t piece = sum_piece(args.k);
+  const int64_t piece = even_piece(args.k, f32_sum_depth(lanes), kSumUnit);
   for (int64_t j = 0; j < args.n; j += kWidth) {
     const int64_t width = std::min(kWidth, args.n - j);
     const int64_t vectors = (width + lanes - 1) / lanes;
@@ -163,8 +158,7 @@ namespace epilogue::simd {
 
 int64_t f32_sum_depth(int64_t lanes) {
   constexpr int64_t kWideLanes = 16;
-  static const bool is_intel = is_intel_cpu();
-  return lanes >= kWideLanes && is_intel ? 256 : 160;
+  return lanes >= kWideLanes && is_intel_cpu() ? 256 : 160;
 }
 
 // Widened weights of any type.
