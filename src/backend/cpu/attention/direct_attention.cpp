@@ -3,7 +3,7 @@
 // are read once, where they lie. To pack them would take longer than the products.
 //
 //   threads take pieces of the keys of one item, or of a group of items that share them
-//     for blocks of keys that L1 holds   s: [queries of the group, keys of the block]
+//     for blocks of keys                 s: [queries of the group, keys of the block]
 //       s = q k^T * scale + mask
 //       m' = max(m, row max of s); p = e^(s - m'); l = l e^(m - m') + row sum of p
 //       o  = o e^(m - m') + p v
@@ -35,11 +35,12 @@ using simd::KeyRows;
 // Queries of one item up to which packed keys do not pay (measured: f32, AVX-512, one to seven
 // heads that share keys).
 constexpr int64_t kMostQueries = 8;
-// Bytes of a block's keys, and as many of values: both are in L1 while four queries after four read
-// them.
-constexpr int64_t kBlockBytes = 16 * 1024;
+// Bytes of a block's keys, and as many of values: L2 holds both while four queries after four read
+// them. Blocks that L1 holds were 5 to 20 % slower, with 1 to 16 queries for each key, by AVX-512
+// and by AVX2 (Zen 4): what begins anew with each block takes longer than reads from L2.
+constexpr int64_t kBlockBytes = 64 * 1024;
 constexpr int64_t kLeastBlockKeys = 16;
-constexpr int64_t kMostBlockKeys = 128;
+constexpr int64_t kMostBlockKeys = 256;
 // What a piece costs beside its products is that of some keys.
 constexpr int64_t kPieceKeys = 512;
 // Of what a thread reads of keys and values, and of a score's exponential, mask and sums.

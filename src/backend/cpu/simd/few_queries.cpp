@@ -3,12 +3,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/few_queries.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, which chooses the target:
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 
 #include "backend/cpu/simd/few_queries.h"
+#include "backend/cpu/simd/panels/prefetch.h"
+// After foreach_target.h, which chooses the target:
 #include "backend/cpu/simd/rows-inl.h"
 #include "backend/cpu/simd/targets.h"
 
@@ -27,8 +26,8 @@ constexpr int64_t kSumDepth = 32;
 // Vectors of columns of a sum of values.
 constexpr int kColumns = 4;
 
-// Rows that are read some time later, into L1: a core's own prefetcher begins anew on each page and
-// each block, and one core alone then reads at two thirds of what it can.
+// Rows that are read some time later: a core's own prefetcher begins anew on each page and each
+// block, and one core alone then reads at two thirds of what it can.
 constexpr int64_t kAheadBytes = 4096;
 constexpr int64_t kLineBytes = 64;
 
@@ -45,13 +44,18 @@ class Ahead {
   // Of row j, when it is read.
   HWY_INLINE void fetch(int64_t j) const {
     const char* const row = from_ + j * stride_;
-    for (int64_t at = 0; at < row_bytes_; at += kLineBytes) hwy::Prefetch(row + at);
+    if (into_l1_) {
+      for (int64_t at = 0; at < row_bytes_; at += kLineBytes) fetch_line<kIntoL1>(row + at);
+    } else {
+      for (int64_t at = 0; at < row_bytes_; at += kLineBytes) fetch_line<kIntoL2>(row + at);
+    }
   }
 
  private:
   int64_t row_bytes_;
   int64_t stride_;
   const char* from_;
+  bool into_l1_ = fetches_into_l1();
 };
 
 #if HWY_TARGET == HWY_SCALAR

@@ -32,11 +32,10 @@ constexpr Ahead ahead_of(int64_t rows, Stream stream) {
 inline constexpr int64_t kLeastRun = 8 << 10;  // bytes
 
 // One sum of one row: over k in [begin, end), and as far into each other run.
-template <class B, int64_t kRuns>
+template <class B, int64_t kRuns, Ahead kAhead>
 HWY_INLINE void sum_of_runs(const RowsInPlace<1>& rows, const B& b, int64_t run, int64_t begin,
                             int64_t end, Vf (&sum)[kNv]) {
   constexpr int64_t chains = chains_of(1);
-  constexpr Ahead ahead = kRuns > 1 ? kAheadOfRun : Ahead{};
   Vf sums[chains][1][kNv];
 #pragma GCC unroll 4
   for (int64_t c = 0; c < chains; ++c) clear(sums[c]);
@@ -46,7 +45,7 @@ HWY_INLINE void sum_of_runs(const RowsInPlace<1>& rows, const B& b, int64_t run,
     for (int64_t r = 0; r < kRuns; ++r) {
 #pragma GCC unroll 4
       for (int64_t c = 0; c < chains; ++c) {
-        fetch_ahead<ahead>(b, r * run + k + c);
+        fetch_ahead<kAhead>(b, r * run + k + c);
         add_products(rows, b, r * run + k + c, sums[c]);
       }
     }
@@ -64,7 +63,7 @@ HWY_INLINE void add_to(Vf (&total)[kNv], const Vf (&sum)[kNv]) {
 // One row: sums of args.depth products each, which two others take in turn, all in registers. A
 // call for each sum would cost a small product most of its time. Each sum takes as much of each
 // run; what they leave of k is one more.
-template <class B, int64_t kRuns>
+template <class B, int64_t kRuns, Ahead kAhead>
 void row_product(const PanelArgs& args) {
   constexpr int64_t chains = chains_of(1);
   const RowsInPlace<1> rows = {{static_cast<const float*>(args.a)}};
@@ -77,7 +76,7 @@ void row_product(const PanelArgs& args) {
   Vf sum[kNv];
   int64_t turn = 0;
   for (int64_t begin = 0; begin < run; begin += depth, turn = 1 - turn) {
-    sum_of_runs<B, kRuns>(rows, b, run, begin, std::min(begin + depth, run), sum);
+    sum_of_runs<B, kRuns, kAhead>(rows, b, run, begin, std::min(begin + depth, run), sum);
     // Not totals[turn]: an array indexed by a variable would lie in memory.
     if (turn == 0) {
       add_to(totals[0], sum);
@@ -86,7 +85,7 @@ void row_product(const PanelArgs& args) {
     }
   }
   if (kRuns * run < args.k) {
-    sum_of_runs<B, 1>(rows, b, 0, kRuns * run, args.k, sum);
+    sum_of_runs<B, 1, Ahead{}>(rows, b, 0, kRuns * run, args.k, sum);
     add_to(totals[1], sum);
   }
 #pragma GCC unroll 4
@@ -180,7 +179,9 @@ void panel_product(const PanelArgs& args) {
   if (args.m == 1) {
     // A short panel's runs would end before the processor fetches ahead of them.
     const bool is_short = args.k * B::kStepBytes < kRowRuns * kLeastRun;
-    return is_short ? row_product<B, 1>(args) : row_product<B, kRowRuns>(args);
+    if (is_short) return row_product<B, 1, Ahead{}>(args);
+    return reads_in_runs() ? row_product<B, kRowRuns, kAheadOfRun>(args)
+                           : row_product<B, 1, kAheadOfSingleRun>(args);
   }
   const bool is_in_l1 = args.k * B::kStepBytes <= kPanelInL1;
   const bool is_whole = stores_whole(args);
