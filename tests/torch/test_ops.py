@@ -198,6 +198,22 @@ def test_what_is_kept_goes_with_the_memory_or_is_the_newest():
     assert len(kept) == 0
 
 
+def test_tensors_of_inference_mode_in_the_memory_of_known_weights():
+    """They have no version, and may be written in ways that no sample shows."""
+    x, w = torch.randn(3, 32), torch.randn(64, 32)
+    run = torch.ops.epilogue.linears.default
+    with torch.no_grad():
+        run(x, [w], [None], "")
+    with torch.inference_mode():
+        alias = torch.from_numpy(w.numpy())
+        assert alias.is_inference() and alias.data_ptr() == w.data_ptr()
+        for row in (5, 7):
+            alias.numpy()[row, 3] = 40
+            torch.testing.assert_close(run(x, [alias], [None], "")[0], F.linear(x, w))
+    with torch.no_grad():
+        torch.testing.assert_close(run(x, [w], [None], "")[0], F.linear(x, w))
+
+
 def test_errors_name_shapes_and_dtypes():
     x, g, u, d, *_ = tensors(True, False)
     cases = [

@@ -313,12 +313,11 @@ struct KeptHash {
 };
 
 void add_words(const Torch& t, std::vector<int64_t>& words) {
-  words.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(t.const_data_ptr())));
-  words.push_back(static_cast<int64_t>(t.scalar_type()));
-  for (int64_t d = 0; d < t.dim(); ++d) {
-    words.push_back(t.size(d));
-    words.push_back(t.stride(d));
-  }
+  const Layout at(t);
+  words.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(at.data)));
+  words.push_back(at.dtype);
+  words.insert(words.end(), at.sizes.begin(), at.sizes.end());
+  words.insert(words.end(), at.strides.begin(), at.strides.end());
 }
 
 struct Kept {
@@ -351,6 +350,13 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
       key.words.push_back(0);
     }
   }
+  Kept& all = all_kept();
+  {
+    const std::shared_lock lock(all.mutex);
+    const auto known = all.by_memory.find(key);
+    if (known != all.by_memory.end())
+      if (auto handle = known->second.lock()) return handle;
+  }
   if (std::ranges::any_of(parameters, has_no_version)) {
     parameters.clear();
     return std::make_shared<Handle>(Request{.parameters = {},
@@ -358,13 +364,6 @@ std::shared_ptr<Handle> find_kept(const std::vector<Torch>& weights,
                                             .biases = biases,
                                             .activation = activation,
                                             .bits = bits});
-  }
-  Kept& all = all_kept();
-  {
-    const std::shared_lock lock(all.mutex);
-    const auto known = all.by_memory.find(key);
-    if (known != all.by_memory.end())
-      if (auto handle = known->second.lock()) return handle;
   }
   // Without the lock: Python has one of its own.
   auto handle = find(ask<int64_t>("epilogue::keep", weights, biases, activation, bits));

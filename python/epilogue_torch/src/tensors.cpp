@@ -5,32 +5,54 @@
 
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <stdexcept>
-#include <vector>
 
 namespace epilogue_torch {
 namespace {
 
 using epilogue::DType;
-using torch::headeronly::ScalarType;
 
-std::optional<DType> dtype_of(ScalarType type) {
-  switch (type) {
-    case ScalarType::Float: return DType::f32;
-    case ScalarType::BFloat16: return DType::bf16;
-    case ScalarType::Half: return DType::f16;
-    default: return std::nullopt;
-  }
+// torch's numbers. Its own conversion asks for a dozen of them, each by a call.
+struct Numbers {
+  int32_t f32 = aoti_torch_dtype_float32();
+  int32_t bf16 = aoti_torch_dtype_bfloat16();
+  int32_t f16 = aoti_torch_dtype_float16();
+  int32_t u8 = aoti_torch_dtype_uint8();
+  int32_t boolean = aoti_torch_dtype_bool();
+};
+const Numbers& numbers() {
+  static const Numbers all;
+  return all;
 }
 
-epilogue::Dims sizes_of(const Torch& t) {
-  epilogue::Dims sizes;
-  for (int64_t d = 0; d < t.dim(); ++d) sizes.push_back(t.size(d));
-  return sizes;
+std::optional<DType> dtype_of(int32_t number) {
+  const Numbers& of = numbers();
+  if (number == of.f32) return DType::f32;
+  if (number == of.bf16) return DType::bf16;
+  if (number == of.f16) return DType::f16;
+  return std::nullopt;
+}
+
+epilogue::Dims dims_of(std::span<const int64_t> list) {
+  epilogue::Dims dims;
+  for (const int64_t n : list) dims.push_back(n);
+  return dims;
 }
 
 }  // namespace
+
+Layout::Layout(const Torch& tensor) : data(tensor.const_data_ptr()) {
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  const auto dim = static_cast<size_t>(tensor.dim());
+  int64_t* first = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor.get(), &first));
+  sizes = {first, dim};
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &first));
+  strides = {first, dim};
+}
 
 std::string describe(const Torch& tensor) {
   std::string text = torch::headeronly::toString(tensor.scalar_type());
@@ -47,60 +69,62 @@ void require_defined(const Torch& tensor, const char* what) {
 
 namespace {
 
-// A view with any strides, of one of the dtypes that `dtype` has.
-epilogue::Tensor strided_view(const Torch& tensor, std::optional<DType> dtype, const char* what,
-                              const char* dtypes) {
+// A view with any strides, of the dtype that the engine has for the tensor's.
+epilogue::Tensor strided_view(const Torch& tensor, const Layout& at, std::optional<DType> dtype,
+                              const char* what, const char* dtypes) {
   if (!tensor.is_cpu())
     throw std::runtime_error(std::string("Expected all tensors to be on the CPU, but ") + what +
                              " " + describe(tensor) + " is on another device");
   if (!dtype)
     throw std::runtime_error(std::string("expected ") + what + " of dtype " + dtypes +
                              ", but got " + describe(tensor));
-  if (tensor.dim() > epilogue::kMaxRank)
+  if (at.sizes.size() > epilogue::kMaxRank)
     throw std::runtime_error(std::string("expected ") + what + " of at most " +
                              std::to_string(epilogue::kMaxRank) + " dimensions, but got " +
                              describe(tensor));
-  epilogue::Dims strides;
-  for (int64_t d = 0; d < tensor.dim(); ++d) strides.push_back(tensor.stride(d));
   // The engine reads inputs and weights only.
-  void* const data = const_cast<void*>(tensor.const_data_ptr());
-  return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, {}, strides);
+  return epilogue::Tensor::from_blob(const_cast<void*>(at.data), dims_of(at.sizes), *dtype, {},
+                                     dims_of(at.strides));
 }
 
 }  // namespace
 
 epilogue::Tensor view_of(const Torch& tensor, const char* what) {
   require_defined(tensor, what);
-  return strided_view(tensor, dtype_of(tensor.scalar_type()), what, "Float, BFloat16 or Half");
+  const Layout at(tensor);
+  return strided_view(tensor, at, dtype_of(at.dtype), what, "Float, BFloat16 or Half");
 }
 
 epilogue::Tensor mask_of(const Torch& tensor, const char* what) {
   require_defined(tensor, what);
+  const Layout at(tensor);
   const std::optional<DType> dtype =
-      tensor.scalar_type() == ScalarType::Bool ? DType::boolean : dtype_of(tensor.scalar_type());
-  return strided_view(tensor, dtype, what, "Bool, Float, BFloat16 or Half");
+      at.dtype == numbers().boolean ? DType::boolean : dtype_of(at.dtype);
+  return strided_view(tensor, at, dtype, what, "Bool, Float, BFloat16 or Half");
 }
 
 epilogue::Tensor part_of(const Torch& tensor, const char* what) {
   require_defined(tensor, what);
-  const std::optional<DType> dtype =
-      tensor.scalar_type() == ScalarType::Byte ? DType::u8 : dtype_of(tensor.scalar_type());
-  if (!tensor.is_cpu() || !dtype || tensor.dim() < 1 || tensor.dim() > 2 || !tensor.is_contiguous())
+  const Layout at(tensor);
+  const std::optional<DType> dtype = at.dtype == numbers().u8 ? DType::u8 : dtype_of(at.dtype);
+  const size_t dim = at.sizes.size();
+  if (!tensor.is_cpu() || !dtype || dim < 1 || dim > 2 || !tensor.is_contiguous())
     throw std::runtime_error(std::string("expected ") + what +
                              " contiguous, on the CPU, of Byte, Float, BFloat16 or Half, but got " +
                              describe(tensor));
-  void* const data = const_cast<void*>(tensor.const_data_ptr());
-  return epilogue::Tensor::from_blob(data, sizes_of(tensor), *dtype, [keep = tensor](void*) {});
+  return epilogue::Tensor::from_blob(const_cast<void*>(at.data), dims_of(at.sizes), *dtype,
+                                     [keep = tensor](void*) {});
 }
 
 namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
 
 // Fresh memory is mapped when it is written: of a large result in huge pages, a hundredth of the
 // faults. Advice: where the system has none, small ones do. The ends, which others may share, are
 // left out.
 void ask_for_huge_pages(void* memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
-  constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
   const auto begin = (reinterpret_cast<uintptr_t>(memory) + kHugePage - 1) / kHugePage * kHugePage;
   const auto end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kHugePage * kHugePage;
   if (begin < end)
@@ -110,21 +134,26 @@ void ask_for_huge_pages(void* memory, size_t bytes) {
 
 }  // namespace
 
-Torch empty_like_rows(const Torch& like, epilogue::Dims sizes) {
-  std::vector<int64_t> strides(static_cast<size_t>(sizes.rank()), 1);
-  for (int d = sizes.rank() - 2; d >= 0; --d)
-    strides[static_cast<size_t>(d)] =
-        strides[static_cast<size_t>(d) + 1] * std::max<int64_t>(sizes[d + 1], 1);
-  std::vector<int64_t> shape;
-  for (int d = 0; d < sizes.rank(); ++d) shape.push_back(sizes[d]);
+Torch empty_like_rows(const Torch& like, const epilogue::Dims& sizes) {
+  std::array<int64_t, epilogue::kMaxRank> shape{};
+  std::array<int64_t, epilogue::kMaxRank> strides{};
+  int64_t count = 1;
+  int64_t stride = 1;
+  for (int d = sizes.rank() - 1; d >= 0; --d) {
+    shape[static_cast<size_t>(d)] = sizes[d];
+    strides[static_cast<size_t>(d)] = stride;
+    count *= sizes[d];
+    stride *= std::max<int64_t>(sizes[d], 1);
+  }
   int32_t dtype = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
   AtenTensorHandle out = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(),
-                                                  strides.data(), dtype,
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.rank(), shape.data(), strides.data(), dtype,
                                                   aoti_torch_device_type_cpu(), 0, &out));
   Torch made(out);
-  ask_for_huge_pages(const_cast<void*>(made.const_data_ptr()), made.numel() * made.element_size());
+  const int64_t bytes = count * static_cast<int64_t>(aoti_torch_dtype_element_size(dtype));
+  if (bytes >= kHugePage)
+    ask_for_huge_pages(const_cast<void*>(made.const_data_ptr()), static_cast<size_t>(bytes));
   return made;
 }
 

@@ -6,11 +6,24 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 namespace epilogue_torch {
 
 using Torch = torch::stable::Tensor;
+
+// A tensor as it lies in memory. Asked for once: each question of torch's C functions is code and
+// data that the weights of a model pushed out of the caches since the last call.
+struct Layout {
+  explicit Layout(const Torch& tensor);
+
+  const void* data = nullptr;
+  int32_t dtype = 0;               // torch's number of it
+  std::span<const int64_t> sizes;  // torch's memory, as the next
+  std::span<const int64_t> strides;
+};
 
 // "Float[4, 8]": what messages say of a tensor.
 std::string describe(const Torch& tensor);
@@ -38,6 +51,6 @@ Result ask(const char* op, const Args&... args) {
 }
 
 // Fresh memory of torch's: [sizes], contiguous, of `like`'s dtype.
-Torch empty_like_rows(const Torch& like, epilogue::Dims sizes);
+Torch empty_like_rows(const Torch& like, const epilogue::Dims& sizes);
 
 }  // namespace epilogue_torch

@@ -25,46 +25,37 @@ uint32_t next_version() {
   return ++version;
 }
 
-int64_t version_of(const Torch& tensor) { return ask<int64_t>("aten::_version", tensor); }
+// One of a tensor that has none, because it was made in inference mode, is of this call alone: it
+// may have been written since any other.
+int64_t version_of(const Torch& tensor) {
+  try {
+    return ask<int64_t>("aten::_version", tensor);
+  } catch (const std::exception&) {
+    static std::atomic<int64_t> calls{0};
+    return -1 - calls.fetch_add(1, std::memory_order_relaxed);
+  }
+}
 
 uint64_t mix(uint64_t sum, uint64_t bits, uint64_t position) {
   return sum + (bits + 0x9e3779b97f4a7c15U) * (2 * position + 0x2545f4914f6cdd1dU);
 }
 
-// A parameter as it lies in memory.
-struct View {
-  explicit View(const Torch& t)
-      : data(t.const_data_ptr()),
-        dtype(t.scalar_type()),
-        element(static_cast<int64_t>(t.element_size())),
-        dim(t.dim()) {
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(t.get(), &sizes));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(t.get(), &strides));
-  }
-  const void* data;
-  torch::headeronly::ScalarType dtype;
-  int64_t element;  // bytes
-  int64_t dim;
-  int64_t* sizes = nullptr;
-  int64_t* strides = nullptr;
-};
-
 // Where the samples of a tensor lie, in bytes from its start: spread over the whole, not all in one
 // column.
-std::vector<int64_t> places_of(const View& t) {
+std::vector<int64_t> places_of(const Layout& t, int64_t element) {
   int64_t count = 1;
-  for (int64_t d = 0; d < t.dim; ++d) count *= t.sizes[d];
+  for (const int64_t size : t.sizes) count *= size;
   std::vector<int64_t> places;
   if (count == 0 || t.data == nullptr) return places;
   const int64_t taken = std::min(count, kSamples);
   for (int64_t i = 0; i < taken; ++i) {
     int64_t at = taken == count ? i : (count / taken) * i + (i * 37) % (count / taken);
     int64_t offset = 0;
-    for (int64_t d = t.dim - 1; d >= 0; --d) {
+    for (size_t d = t.sizes.size(); d-- > 0;) {
       offset += at % t.sizes[d] * t.strides[d];
       at /= t.sizes[d];
     }
-    places.push_back(offset * t.element);
+    places.push_back(offset * element);
   }
   return places;
 }
@@ -80,9 +71,9 @@ uint64_t sum_of(const std::byte* data, const std::vector<int64_t>& places) {
   return sum;
 }
 
-uint64_t sample_of(const View& t, const std::vector<int64_t>& places) {
-  const auto* const data = static_cast<const std::byte*>(t.data);
-  switch (t.element) {
+uint64_t sample_of(const void* memory, const std::vector<int64_t>& places, int64_t element) {
+  const auto* const data = static_cast<const std::byte*>(memory);
+  switch (element) {
     case 1: return sum_of<uint8_t>(data, places);
     case 2: return sum_of<uint16_t>(data, places);
     case 4: return sum_of<uint32_t>(data, places);
@@ -91,13 +82,13 @@ uint64_t sample_of(const View& t, const std::vector<int64_t>& places) {
 }
 
 // Whether some of its memory is the parameter's.
-bool lies_in(const Tensor& tensor, const View& parameter) {
+bool lies_in(const Tensor& tensor, const Layout& parameter, int64_t element) {
   int64_t last = 0;
-  for (int64_t d = 0; d < parameter.dim; ++d)
+  for (size_t d = 0; d < parameter.sizes.size(); ++d)
     last += std::max<int64_t>(parameter.sizes[d] - 1, 0) * parameter.strides[d];
   const auto* const begin = static_cast<const std::byte*>(parameter.data);
   const auto* const at = static_cast<const std::byte*>(tensor.data());
-  return at >= begin && at <= begin + last * parameter.element;
+  return at >= begin && at <= begin + last * element;
 }
 
 // The engine's tensors of all handles, by address. Handles keep the memory, or go with it, so that
@@ -163,20 +154,22 @@ void Weights::watch(const std::vector<Torch>& parameters, bool keeps) {
   const std::lock_guard lock(mutex_);
   if (keeps) parameters_ = parameters;
   for (const Torch& p : parameters) {
-    const View now(p);
+    const Layout now(p);
+    const auto element = static_cast<int64_t>(aoti_torch_dtype_element_size(now.dtype));
     Known known{now.data,
                 now.dtype,
-                {now.sizes, now.sizes + now.dim},
-                {now.strides, now.strides + now.dim},
+                element,
+                {now.sizes.begin(), now.sizes.end()},
+                {now.strides.begin(), now.strides.end()},
                 version_of(p),
-                places_of(now),
+                places_of(now, element),
                 0,
                 {}};
-    known.sample = sample_of(now, known.places);
+    known.sample = sample_of(now.data, known.places, element);
     const size_t number = known_.size();
     bool has_group = true;
     for (size_t i = 0; i < sources_.size(); ++i) {
-      if (!lies_in(sources_[i].tensor, now)) continue;
+      if (!lies_in(sources_[i].tensor, now, element)) continue;
       known.sources.push_back(i);
       has_group = has_group && sources_[i].group >= 0;
     }
@@ -217,13 +210,17 @@ bool Weights::see(const std::vector<Torch>& parameters, const std::vector<int64_
 }
 
 bool Weights::see_one(const Torch& parameter, Known& known) {
-  const View now(parameter);
+  const Layout now(parameter);
   if (now.data != known.data || now.dtype != known.dtype ||
-      !std::equal(now.sizes, now.sizes + now.dim, known.sizes.begin(), known.sizes.end()) ||
-      !std::equal(now.strides, now.strides + now.dim, known.strides.begin(), known.strides.end()))
+      !std::ranges::equal(now.sizes, known.sizes) ||
+      !std::ranges::equal(now.strides, known.strides))
     return false;
+  // Each is on a page of its own, which nobody read since the last call: they come while torch says
+  // the version.
+  for (const int64_t place : known.places)
+    __builtin_prefetch(static_cast<const std::byte*>(now.data) + place);
   const int64_t version = version_of(parameter);
-  const uint64_t sample = sample_of(now, known.places);
+  const uint64_t sample = sample_of(now.data, known.places, known.element);
   if (version == known.version && sample == known.sample) return true;
   known.version = version;
   known.sample = sample;

@@ -14,8 +14,6 @@
 #include <mutex>
 #include <vector>
 
-#include <torch/headeronly/core/ScalarType.h>
-
 #include "tensors.h"
 
 namespace epilogue_torch {
@@ -57,7 +55,8 @@ class Weights {
   };
   struct Known {
     const void* data;
-    torch::headeronly::ScalarType dtype;
+    int32_t dtype;    // torch's number of it
+    int64_t element;  // bytes
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
     int64_t version;
