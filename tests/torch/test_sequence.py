@@ -92,6 +92,57 @@ def test_llama_on_four_ranks():
         assert 0 < fused <= 1.05 * own, (own, fused)
 
 
+def _embeddings(rank, world, dtype):
+    """Rows that the ranks divide and rows that they do not, whole results and parted ones."""
+    mesh = init_device_mesh("cpu", (world,))
+    for rows, output in ((40, Replicate()), (40, Shard(1)), (37, Replicate()), (37, Shard(-1))):
+        dense = nn.Embedding(rows, 24, padding_idx=3).to(dtype)
+        own = parallelize_module(copy.deepcopy(dense), mesh, RowwiseParallel(input_layouts=Replicate(), output_layouts=output))
+        split = epilogue.torch.fuse(copy.deepcopy(own))
+        with torch.no_grad():
+            for count in (world, 5, 3 * world):
+                ids = torch.randint(0, rows, (2, count))
+                (want, _), (got, ops) = models.counted(lambda: own(ids)), models.counted(lambda: split(ids))  # noqa: B023
+                divides = output.is_replicate() or (24 if output.dim == -1 else count) % world == 0
+                assert torch.equal(got, want) and (type(got) is torch.Tensor or not divides), (rows, output)
+                assert any("c10d" in name for name in ops) != divides, ops
+            assert epilogue.torch.why(split).embedding_calls == (2 if output == Shard(1) and 5 % world else 3)
+        for module in (own, split):
+            module(ids).square().sum().backward()
+        assert torch.equal(split.weight.grad.full_tensor(), own.weight.grad.full_tensor())
+        (row,) = epilogue.torch.why(split).embeddings
+        assert row.is_fused and row.reason == "gradients are wanted" and row.part == f"rank {rank} of {world}", row
+        text = str(epilogue.torch.why(split))
+        assert "(the model): fused: embedding, rows from" in text and "gradients are wanted" in text, text
+        split.register_forward_hook(lambda module, args, out: out * 2)
+        with torch.no_grad():
+            assert torch.equal(split(ids), 2 * own(ids))
+        assert "a hook" in epilogue.torch.why(split).embeddings[0].what
+        assert type(epilogue.torch.unfuse(split)) is nn.Embedding
+    assert not epilogue.torch.why(epilogue.torch.fuse(nn.Embedding(8, 8))).embeddings
+    # A rank without rows, for which DTensor's way fails.
+    few = nn.Embedding(1, 24)
+    split = epilogue.torch.fuse(parallelize_module(copy.deepcopy(few), mesh, RowwiseParallel(input_layouts=Replicate())))
+    with torch.no_grad():
+        assert torch.equal(split(0 * ids), few(0 * ids))
+    # Other ends, another forward, a weight that a call writes: as their own.
+    columns = epilogue.torch.fuse(parallelize_module(nn.Embedding(8, 24), mesh, ColwiseParallel(output_layouts=Replicate())))
+    apart = epilogue.torch.fuse(parallelize_module(nn.Embedding(8, 24), mesh, ColwiseParallel()))
+    written = parallelize_module(nn.Embedding(8, 24, max_norm=0.5), mesh, RowwiseParallel(input_layouts=Replicate()))
+    epilogue.torch.fuse(written)
+    with torch.no_grad():
+        assert columns(ids % 8).shape == (2, 3 * world, 24)
+        apart(ids % 8)
+    assert epilogue.torch.why(columns).embedding_calls == 1
+    assert "a result that is Shard(dim=-1)" in epilogue.torch.why(apart).embeddings[0].what
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("world", [2, 4])
+def test_embeddings(dtype, world):
+    ranks.run(_embeddings, world, dtype, world=world)
+
+
 class _Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -173,6 +224,37 @@ def _gradients(rank):
 
 def test_gradients():
     ranks.run(_gradients)
+
+
+def _layer_norms(rank, dtype):
+    mesh = init_device_mesh("cpu", (2,))
+    norm = nn.LayerNorm(256).to(dtype)
+    for p in norm.parameters():
+        nn.init.normal_(p)
+    own = parallelize_module(copy.deepcopy(norm), mesh, SequenceParallel())
+    split = epilogue.torch.fuse(parallelize_module(copy.deepcopy(norm), mesh, SequenceParallel()))
+    with torch.no_grad():
+        for rows in (1, 2, 7, 12):  # of one row a rank has none
+            given = distribute_tensor(torch.randn(1, rows, 256, dtype=dtype), mesh, [Shard(1)])
+            (want, _), (got, ops) = models.counted(lambda: own(given)), models.counted(lambda: split(given))  # noqa: B023
+            assert got.placements == want.placements and torch.equal(got.full_tensor(), want.full_tensor())
+            assert ops.get("aten::native_layer_norm", 0) == (given.to_local().numel() > 0), ops
+        assert epilogue.torch.why(split).norm_calls == 4
+        split.eps = own.eps = 1.0
+        assert torch.equal(split(given).full_tensor(), own(given).full_tensor())
+    x = torch.randn(1, 6, 256, dtype=dtype)
+    for module in (own, split):
+        module(distribute_tensor(x, mesh, [Shard(1)])).to_local().square().sum().backward()
+    for a, b in zip(own.parameters(), split.parameters()):
+        assert torch.equal(a.grad.full_tensor(), b.grad.full_tensor())
+    (row,) = epilogue.torch.why(split).norms
+    assert (row.fused_calls, row.own_calls, row.reason) == (4, 2, "gradients are wanted"), row
+    assert not epilogue.torch.why(epilogue.torch.fuse(copy.deepcopy(norm))).norms  # PyTorch's own is one op
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norms(dtype):
+    ranks.run(_layer_norms, dtype)
 
 
 def _wrong(rank):

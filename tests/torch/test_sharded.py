@@ -206,6 +206,7 @@ def _model(rank, folder, dtype, way, calls):
     assert report.fused_calls == calls * layers and all(row.part == f"rank {rank} of 2" for row in report.rows), str(report)
     assert report.linear_calls == calls * (4 * layers + 1) and not any(row.own_calls for row in report.linears), str(report)
     if way == "columns":
+        assert report.embedding_calls == calls and not report.embeddings[0].own_calls, str(report)
         with torch.no_grad():
             made = [m.generate(ids, max_new_tokens=4, do_sample=False) for m in (own, fused)]
         assert dtype is not torch.float32 or torch.equal(*made)

@@ -6,7 +6,7 @@ import typing
 
 from torch import nn
 
-from . import experts_state, inline, linear_state, norm_state, prepared, sharded
+from . import embedding_state, experts_state, inline, linear_state, norm_state, prepared, sharded
 from .bits import bits_of, options_of
 from .cache import fuse_caches, grown_caches, unfuse_caches
 from .decoding import attention_calls, fuse_attention, unfuse_attention
@@ -136,6 +136,7 @@ def fuse(
     _restore(model)
     for module in model.modules():
         norm_state.unfuse_norm(module)
+        embedding_state.unfuse_embedding(module)
         prepared.unfuse_inputs(module)
         unfuse_attention(module)
     unfuse_caches(model)
@@ -168,6 +169,7 @@ def fuse(
             linear_state.expect_residuals(module)
     if linears:
         norm_state.fuse_norms(model, _norms_of_mlps(model))
+        embedding_state.fuse_embeddings(model)
         prepared.fuse_inputs(model)
     if caches:
         fuse_caches(model)
@@ -198,6 +200,9 @@ def _running(model: nn.Module, options: Options) -> "list[tuple[str, str]]":
             found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused linear layer"))
         elif norm_state.is_fused_norm(module):
             found.append((name, "a fused norm"))
+        elif embedding_state.is_fused_embedding(module):
+            split = sharded.split_of_embedding(module)
+            found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused embedding"))
         if prepared.is_prepared(module):
             found.append((name, "its input by hooks of fuse()"))
     return found
@@ -246,6 +251,7 @@ def unfuse(model: nn.Module) -> nn.Module:
         experts_state.unfuse_experts(module)
         linear_state.unfuse_linear(module)
         norm_state.unfuse_norm(module)
+        embedding_state.unfuse_embedding(module)
         prepared.unfuse_inputs(module)
         unfuse_attention(module)
     unfuse_caches(model)
@@ -344,5 +350,5 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
     stores = {id(state.store): state.store.bytes for state, _, _ in _packing(model) if state.store is not None}
     linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
     shares = () if profile is None else shares_of(profile)
-    norms = tuple(norm_state.rows_of(model))
-    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model))
+    norms, embeddings = tuple(norm_state.rows_of(model)), tuple(embedding_state.rows_of(model))
+    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings)

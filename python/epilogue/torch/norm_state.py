@@ -2,13 +2,15 @@
 """RMS norms by themselves, in inference: one op, where a module's forward makes five to seven tensors.
 
 A norm is known by its values and by where it rounds (norms.py). Nothing is packed: each call reads the weight as it is. A norm of
-whole rows that are split over ranks (SequenceParallel) is one of this rank's rows.
+whole rows that are split over ranks (SequenceParallel) is one of this rank's rows; so is a layer norm, which PyTorch has as one op, but
+which takes DTensor's dispatch ten times as long.
 """
 
 import functools
 import typing
 
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 
 from . import norms, sharded, signals
@@ -46,13 +48,13 @@ class NormState:
         """The norm of x; None where the module's own forward has to run."""
         global _op
         x = plain(x)
-        parameter = module._parameters.get("weight")
-        rows, weight = x, parameter
-        if sharded.is_dtensor(x) and sharded.has_whole_rows(x, weight):
+        parameters = [p for p in module._parameters.values() if p is not None]
+        rows, given = x, parameters
+        if sharded.is_dtensor(x) and all(sharded.has_whole_rows(x, p) for p in parameters):
             # Ranks have to do alike, those without a row too: DTensor's way takes all of them.
-            rows, weight = sharded.settled(x._local_tensor).contiguous(), weight._local_tensor
-        reason = unfit(rows) or signals.foreign() or self._obstacle(rows, weight, rows is not x)
-        if reason is None and _is_grad_enabled() and (x.requires_grad or parameter.requires_grad):
+            rows, given = sharded.settled(x._local_tensor).contiguous(), [p._local_tensor for p in parameters]
+        reason = unfit(rows) or signals.foreign() or self._obstacle(rows, given, rows is not x)
+        if reason is None and _is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in parameters)):
             reason = "gradients are wanted"
         if reason is None and not self.norm.is_same(module):
             reason = "it has another eps"
@@ -63,18 +65,28 @@ class NormState:
         if _op is None:
             _op = torch.ops.epilogue.rms_norm.default
         self.fused_calls += 1
-        out = _op(rows, weight, self.form, self.norm.eps) if rows.numel() > 0 else torch.empty_like(rows)
+        if rows.numel() == 0:
+            out = torch.empty_like(rows)
+        elif self.norm.kind == "layer":
+            out = F.layer_norm(rows, rows.shape[-1:], *given, self.norm.eps)
+        else:
+            out = _op(rows, *given, self.form, self.norm.eps)
         return out if rows is x else sharded.rows_like(x, out)
 
-    def _obstacle(self, x: torch.Tensor, weight: typing.Any, is_split: bool) -> "str | None":
-        if not is_split and type(weight) is not _Parameter:
-            return f"its weight is a {type(weight).__name__}"
+    def _obstacle(self, x: torch.Tensor, parameters: "list[torch.Tensor]", is_split: bool) -> "str | None":
+        if not is_split and self.norm.kind == "layer":
+            return "its rows are no DTensor: PyTorch has it as one op"
         if _is_autocast_enabled("cpu"):
             return "autocast"
-        if x.dtype not in _DTYPES or weight.dtype is not x.dtype or not weight.is_cpu:
-            return f"x is {x.dtype}, the weight {weight.dtype}"
-        if x.shape[-1:] != weight.shape or (x.numel() == 0 and not is_split) or not x.is_contiguous() or not weight.is_contiguous():
-            return "its rows are not contiguous, or do not fit the weight"
+        for p in parameters:
+            if not is_split and type(p) is not _Parameter:
+                return f"its weight is a {type(p).__name__}"
+            if x.dtype not in _DTYPES or p.dtype is not x.dtype or not p.is_cpu:
+                return f"x is {x.dtype}, the weight {p.dtype}"
+            if x.shape[-1:] != p.shape or not p.is_contiguous():
+                return "its rows do not fit the weight, or that is not contiguous"
+        if (x.numel() == 0 and not is_split) or not x.is_contiguous():
+            return "its rows are not contiguous"
         return None
 
 
@@ -113,14 +125,19 @@ def fuse_norms(model: nn.Module, of_mlps: "set[nn.Module]") -> None:
         if key not in known:
             known[key] = norms.identify(module)
         norm = known[key]
-        if norm is not None and norm.kind == "rms" and list(module._parameters) == ["weight"]:
+        names = ["weight"] if norm is not None and norm.kind == "rms" else ["weight", "bias"]
+        if norm is None or list(module._parameters) != names:
+            continue
+        if norm.kind == "rms" or sharded.is_dtensor(module.weight):
             module.__dict__[STATE] = NormState(norm)
             module.__class__ = _norm_class(type(module))
 
 
 def rows_of(model: nn.Module) -> "list[Row]":
     found = [(name, module, module.__dict__[STATE]) for name, module in model.named_modules() if is_fused_norm(module)]
+    kinds = {"layer": "layer norm of this rank's rows"}
     return [
-        Row(name, type(module)._epilogue_original.__name__, True, f"RMS norm ({state.norm.form})", state.fused_calls, state.own_calls, state.reason)
+        Row(name, type(module)._epilogue_original.__name__, True, kinds.get(state.norm.kind, f"RMS norm ({state.norm.form})"),
+            state.fused_calls, state.own_calls, state.reason)
         for name, module, state in found
-    ]
+    ]  # fmt: skip

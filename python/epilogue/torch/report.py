@@ -29,9 +29,10 @@ class Report:
     linears: "tuple[Row, ...]" = ()  # of linear layers that are no part of a fused MLP
     shares: "tuple[tuple[str, float], ...]" = ()  # of the time, where a profile was given
     released_bytes: int = 0  # of originals that are in a file
-    norms: "tuple[Row, ...]" = ()  # RMS norms that are no part of a fused layer
+    norms: "tuple[Row, ...]" = ()  # RMS norms, and layer norms of split rows, that are no part of a fused layer
     grown_caches: "int | None" = None  # caches of keys and values that began to grow in place; None: the model is called with none
     attention_calls: int = 0  # of few queries, by the engine's kernel
+    embeddings: "tuple[Row, ...]" = ()  # that tensor parallelism split
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -49,8 +50,13 @@ class Report:
 
     @property
     def norm_calls(self) -> int:
-        """Fused calls of RMS norms by themselves."""
+        """Fused calls of norms by themselves."""
         return sum(row.fused_calls for row in self.norms)
+
+    @property
+    def embedding_calls(self) -> int:
+        """Fused calls of embeddings that tensor parallelism split."""
+        return sum(row.fused_calls for row in self.embeddings)
 
     @property
     def packed_bytes(self) -> int:
@@ -58,7 +64,7 @@ class Report:
         return sum(row.bytes for row in (*self.rows, *self.linears))
 
     def to_dict(self) -> "dict[str, typing.Any]":
-        rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms}
+        rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms, "embeddings": self.embeddings}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
                 "released_bytes": self.released_bytes, "grown_caches": self.grown_caches, "attention_calls": self.attention_calls,
                 "shares": dict(self.shares)}  # fmt: skip
@@ -90,8 +96,12 @@ class Report:
         if self.norms:
             own = sum(row.own_calls for row in self.norms)
             calls = f": {self.norm_calls} fused calls, {own} as their own" if self.norm_calls or own else ""
-            lines.append(f"{len(self.norms)} other RMS norms are fused{calls}")
+            lines.append(f"{len(self.norms)} other norms are fused{calls}")
             lines += [f"  {reason}" for reason in dict.fromkeys(row.reason for row in self.norms if row.own_calls and row.reason)]
+        for row in self.embeddings:
+            mark = "fused" if row.is_fused else "not fused"
+            calls = f": {row.fused_calls} fused calls, {row.own_calls} as its own" if row.fused_calls or row.own_calls else ""
+            lines.append(f"{row.name or '(the model)'}: {mark}: {row.what}{calls}" + (f" ({row.reason})" if row.own_calls and row.is_fused else ""))
         if self.grown_caches:
             lines.append(f"{self.grown_caches} cache{'s' * (self.grown_caches != 1)} of keys and values grew in place")
         if self.attention_calls:

@@ -15,6 +15,7 @@ import sys
 import typing
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from . import host_reduce, training
@@ -300,20 +301,26 @@ def is_sequence_input(hook: typing.Any) -> bool:
     return isinstance(enter, functools.partial) and enter.func is getattr(kind, "_prepare_input_fn", None)
 
 
-def _by_transformers(linear: nn.Module) -> "_Plan | str":
+def _by_transformers(module: nn.Module) -> "_Plan | str":
     """Of the forward that tp_plan sets on an instance."""
     reason = "forward is set on the instance (hooks of another library)"
-    forward = linear.__dict__["forward"]
+    forward = module.__dict__["forward"]
     inner = _cells(forward)
     styles = _loaded.get(_TRANSFORMERS)
-    if styles is None or getattr(forward, "__module__", None) != _TRANSFORMERS or inner.get("module") is not linear:
+    if styles is None or getattr(forward, "__module__", None) != _TRANSFORMERS or inner.get("module") is not module:
         return reason
     style, original = inner["self"], inner["original_forward"]
-    if getattr(original, "__self__", None) is not linear or not _is_own(linear, original.__func__):
+    if getattr(original, "__self__", None) is not module or not _is_own(module, original.__func__):
         return reason
+    if getattr(module, "_hf_quantized_needs_local_tp", False):
+        return f"transformers' {type(style).__name__} of a quantised weight"
     for kind, columns in ((styles.ColwiseParallel, True), (styles.RowwiseParallel, False)):
-        if type(style) is kind and not getattr(linear, "_hf_quantized_needs_local_tp", False):
+        if type(style) is kind:
             return _Plan(columns, inner["mesh"], style.input_layouts, style.output_layouts, style.use_local_output)
+    if type(style) is getattr(styles, "EmbeddingParallel", None):
+        from torch.distributed.tensor import Replicate
+
+        return _Plan(style.shard_dim == 1, inner["mesh"], Replicate(), Replicate(), style.use_local_output)
     return f"transformers' {type(style).__name__}"
 
 
@@ -413,6 +420,67 @@ def split_of_mlp(linears: "list[nn.Module]") -> "Split | str":
     if first.local and last.given is None:
         return "its layers hand on what is no plain tensor"
     return last._replace(given=first.given, wanted=first.wanted)
+
+
+def _looked_up(weight: torch.Tensor, ids: torch.Tensor, first: int) -> torch.Tensor:
+    """Rows of a part of a weight, [..., columns]; `first`: which row of the whole its first one is. Rows of other parts are 0."""
+    rows, columns = weight.shape
+    if rows == 0:
+        return weight.new_zeros(*ids.shape, columns)
+    mine = ids - first
+    others = (mine < 0).logical_or_(mine >= rows)
+    return F.embedding(mine.clamp_(0, rows - 1), weight).masked_fill_(others.unsqueeze(-1), 0)
+
+
+class EmbeddingSplit(typing.NamedTuple):
+    """How an embedding's weight is split, and what the plan wants of its rows, which are a plain tensor."""
+
+    by_columns: bool  # of the weight; if not, by its rows, of which a rank has those from `first` on
+    mesh: typing.Any  # a DeviceMesh of one dimension, over which it is split
+    output: typing.Any  # the placement of the result
+    first: int
+    group: typing.Any
+
+    def run(self, weight: torch.Tensor, ids: torch.Tensor) -> "torch.Tensor | None":
+        """The result, of this rank's part of the weight. None: the ranks do not divide it."""
+        dims, ranks = ids.dim() + 1, self.mesh.size()
+        if self.by_columns:
+            return host_reduce.all_gather(F.embedding(ids, weight), self.group, dim=-1) if self.output.is_replicate() else None
+        if self.output.is_replicate():
+            return host_reduce.all_reduce(_looked_up(weight, ids, self.first), self.group)
+        dim = self.output.dim % dims
+        size = weight.shape[1] if dim == dims - 1 else ids.shape[dim]
+        return host_reduce.reduce_scatter(_looked_up(weight, ids, self.first), self.group, dim=dim) if size % ranks == 0 else None
+
+    def of(self) -> str:
+        return "by columns" if self.by_columns else f"rows from {self.first} on"
+
+    def __str__(self) -> str:
+        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+
+
+def split_of_embedding(module: nn.Module) -> "EmbeddingSplit | str":
+    """How an embedding is split, or why it is none of a plan that is known."""
+    from torch.distributed.tensor import Shard
+
+    weight = module._parameters.get("weight")
+    if not is_dtensor(weight):
+        return "its weight is no DTensor"
+    if "forward" in module.__dict__:
+        plan = "a hook on a layer beside the forward of its instance" if any(hooks_of(module)) else _by_transformers(module)
+    else:
+        plan = _by_torch(module)
+    if isinstance(plan, str):
+        return plan
+    mesh, ranks = weight.device_mesh, weight.device_mesh.size()
+    if mesh.ndim != 1 or mesh.device_type != "cpu" or mesh != plan.mesh or not _is_placed(weight, Shard(1 if plan.columns else 0)):
+        return f"a weight on a mesh of {mesh.ndim} dimensions: {weight.placements}"
+    if plan.given is None or not plan.given.is_replicate() or plan.output is None or not plan.local:
+        return "a plan whose ends are no plain tensors"
+    if plan.output.is_partial() or (plan.columns and (not plan.output.is_replicate() or weight.shape[1] % ranks)):
+        return f"a result that is {plan.output!r}, of {weight.shape[1]} columns"
+    rows = -(-weight.shape[0] // ranks)
+    return EmbeddingSplit(plan.columns, mesh, plan.output, min(mesh.get_local_rank() * rows, weight.shape[0]), mesh.get_group())
 
 
 class ExpertsSplit(typing.NamedTuple):
