@@ -359,7 +359,7 @@ class Tied(nn.Module):
 
 def test_memory_and_tied_weights(monkeypatch):
     size = 64 * 2048 * 4
-    monkeypatch.setattr("epilogue.torch.linear_state._LEAST_OF_SLOW_MKL", 0)
+    monkeypatch.setattr("epilogue.torch.linear_state._LEAST_OF_MANY_ROWS", 0)
     for products, fused in (("torch", ["body"]), ("engine", ["head", "body"])):
         monkeypatch.setattr("epilogue.torch.linear_state.products_of", lambda _, products=products: products)
         report = epilogue.torch.why(epilogue.torch.fuse(Tied().eval()))
@@ -394,6 +394,27 @@ def test_small_layers_and_many_rows_stay_pytorchs(monkeypatch, tiles):
     report = epilogue.torch.why(module)
     assert (report.linear_calls, report.linears[0].own_calls) == (int(tiles), int(not tiles))
     assert ("400 rows" in str(report)) == (not tiles)
+
+
+@pytest.mark.parametrize("dots", [False, True])
+def test_large_layers_of_bf16_gain_by_dot_products(monkeypatch, dots):
+    """At any number of rows, a head whose weight is the embedding's too; small layers do not."""
+    for name, value in (("products_of", lambda _: "torch"), ("has_tiles", lambda: False), ("has_dots_alone", lambda: dots)):
+        monkeypatch.setattr(f"epilogue.torch.linear_state.{name}", value)
+    calls = []
+    for wide in (512, 256):
+        module = epilogue.torch.fuse(nn.Sequential(nn.Linear(512, wide)).bfloat16().eval())
+        with torch.no_grad():
+            for rows in (1, 17, 400):
+                x = torch.randn(rows, 512).bfloat16()
+                torch.testing.assert_close(module(x).float(), F.linear(x.float(), module[0].weight.float(), module[0].bias.float()), rtol=1e-2, atol=1e-2)
+        calls.append(epilogue.torch.why(module).linear_calls)
+    assert calls == [3 if dots else 1, 1]
+    tied = Tied()
+    tied.embed, tied.head = nn.Embedding(2048, 256), nn.Linear(256, 2048, bias=False)
+    tied.head.weight = tied.embed.weight
+    (head,) = (row for row in epilogue.torch.why(epilogue.torch.fuse(tied.bfloat16().eval())).linears if row.name == "head")
+    assert head.is_fused == dots, head
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -28,7 +28,7 @@ from .report import Row
 from .rounded_call import compiled_call, mark, unmark
 from .taken import Taken, misfit, take, unfit
 from .taken import rows_of as outputs_first
-from .training import computes_as_wide, has_tiles, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
+from .training import computes_as_wide, has_dots_alone, has_tiles, packs_in_vain, products_of, train_linear_once, trained_linear, unprofitable
 
 if typing.TYPE_CHECKING:
     from .released import Store
@@ -48,18 +48,20 @@ LEAST_ELEMENTS = 1 << 16
 GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float16: range(1, 17)}
 # Weights of so many elements gain at any number of f32 rows but one: 1.04 to 1.2 times at 512 rows, by AVX2 and AVX-512.
 MANY_ELEMENTS = 1 << 20
-_LEAST_OF_SLOW_MKL = 1 << 18
+_LEAST_OF_MANY_ROWS = 1 << 18
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
 
 def gains_always(dtype: torch.dtype, elements: int) -> bool:
     """Whether packed weights gain at any number of rows: where PyTorch has no instructions for the dtype, on AMX's tiles
-    (weights of 512 x 2048 to 2304 x 768: 1.7 to 2.6 times PyTorch's rate up to 64 rows, 1.03 to 2.5 times above), and f32 where MKL
-    is slow, unless they are small (512 x 512 to 4864 x 896 on Zen 4: 1.04 to 4.6 times; 256 x 256 0.5 at one row)."""
-    if dtype is torch.float32 and elements < _LEAST_OF_SLOW_MKL:
-        return False
-    return products_of(dtype) == "engine" or (dtype is torch.bfloat16 and has_tiles())
+    (weights of 512 x 2048 to 2304 x 768: 1.7 to 2.6 times PyTorch's rate up to 64 rows, 1.03 to 2.5 times above), and, unless they are
+    small, f32 where MKL is slow (512 x 512 to 4864 x 896 on Zen 4: 1.04 to 4.6 times; 256 x 256 0.5 at one row) and bf16 by dot products
+    (q, k, v and output of five models on Zen 4, to the best of PyTorch: 1.1 to 1.25 times at 64 rows, 0.99 to 1.09 at 512)."""
+    is_large = elements >= _LEAST_OF_MANY_ROWS
+    if dtype is torch.bfloat16 and (has_tiles() or (is_large and has_dots_alone())):
+        return True
+    return products_of(dtype) == "engine" and (is_large or dtype is not torch.float32)
 
 
 def loses(rows: int, dtype: torch.dtype, elements: int, is_packed: bool = False) -> "str | None":
