@@ -3,11 +3,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/simd/few_queries.cpp"
 #include <hwy/foreach_target.h>
+// After foreach_target.h, which chooses the target:
 #include <algorithm>
 
+#include "backend/cpu/simd/fetch_line.h"
 #include "backend/cpu/simd/few_queries.h"
-#include "backend/cpu/simd/panels/prefetch.h"
-// After foreach_target.h, which chooses the target:
 #include "backend/cpu/simd/rows-inl.h"
 #include "backend/cpu/simd/targets.h"
 

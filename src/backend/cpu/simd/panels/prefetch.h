@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/simd/fetch_line.h"
 #include "backend/cpu/simd/panels/kernel.h"
 #include "base/cpu_features.h"
 
@@ -18,21 +19,6 @@ namespace epilogue::simd {
 // what they read soon), or these and others after them (then each fetches its part of what
 // follows).
 enum class Stream : bool { no, first };
-
-// Levels of the caches, as __builtin_prefetch counts them.
-inline constexpr int kIntoL1 = 3;
-inline constexpr int kIntoL2 = 2;
-
-// Always inlined: GCC takes a function that does nothing but prefetch for one without effects, and
-// drops calls of it.
-template <int kInto>
-[[gnu::always_inline]] inline void fetch_line(const void* at) {
-  __builtin_prefetch(at, 0, kInto);
-}
-
-[[gnu::always_inline]] inline void fetch_to_write(const void* at) {
-  __builtin_prefetch(at, 1, kIntoL1);
-}
 
 // How many bytes ahead of what is read is fetched, and into which level. 0: nothing.
 struct Ahead {
@@ -69,15 +55,6 @@ inline constexpr int64_t kLeastPieces = 4;
 // Rows that take a panel of f32 in pieces which stay in L1 (few_rows-inl.h), at most: those whose
 // sums are short in any case. Of more, what pieces cost is more than they save.
 inline constexpr int64_t kMostFewRows = 15;
-
-// Whether these, and queries that read keys in place, fetch into L1. On a Cascade Lake that is 10
-// to 15 % faster than into L2; on a processor with AMX one row was 13 % slower; on Zen 4, whose L1
-// waits for 24 lines, 4 to 15 rows were 5 to 25 % slower (2 rows 4 % faster), and queries 15 to 35
-// %.
-inline bool fetches_into_l1() {
-  static const bool into_l1 = is_intel_cpu() && !detected_features().has(CpuFeature::amx_bf16);
-  return into_l1;
-}
 
 // Many rows: the panel after this one, where there are rows enough to hide its fetch behind; with
 // fewer, memory is the limit already.
