@@ -120,6 +120,9 @@ def _embeddings(rank, world, dtype):
         assert "a hook" in epilogue.torch.why(split).embeddings[0].what
         assert type(epilogue.torch.unfuse(split)) is nn.Embedding
     assert not epilogue.torch.why(epilogue.torch.fuse(nn.Embedding(8, 8))).embeddings
+    alone = nn.Embedding(8, 24)
+    alone.weight = nn.Parameter(distribute_tensor(alone.weight, mesh, [Shard(0)]))
+    assert "by no plan" in epilogue.torch.why(epilogue.torch.fuse(alone)).embeddings[0].what
     # A rank without rows, for which DTensor's way fails.
     few = nn.Embedding(1, 24)
     split = epilogue.torch.fuse(parallelize_module(copy.deepcopy(few), mesh, RowwiseParallel(input_layouts=Replicate())))

