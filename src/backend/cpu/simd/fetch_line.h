@@ -21,10 +21,9 @@ template <int kInto>
   __builtin_prefetch(at, 1, kIntoL1);
 }
 
-// Whether a few rows of f32 that take a panel in pieces, and queries that read keys in place, fetch
-// into L1. On a Cascade Lake that is 10 to 15 % faster than into L2; on a processor with AMX one
-// row was 13 % slower; on Zen 4, whose L1 waits for 24 lines, 4 to 15 rows were 5 to 25 % slower
-// (2 rows 4 % faster), and queries 15 to 35 %.
+// Whether queries that read keys in place, and a few rows that take a panel in pieces, fetch into
+// L1. On a Cascade Lake that is 10 to 15 % faster than into L2; on a processor with AMX one row was
+// 13 % slower; on Zen 4, whose L1 waits for 24 lines, queries were 15 to 35 % slower.
 inline bool fetches_into_l1() {
   static const bool into_l1 = is_intel_cpu() && !detected_features().has(CpuFeature::amx_bf16);
   return into_l1;

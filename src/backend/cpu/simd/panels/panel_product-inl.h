@@ -180,8 +180,8 @@ void panel_product(const PanelArgs& args) {
     // A short panel's runs would end before the processor fetches ahead of them.
     const bool is_short = args.k * B::kStepBytes < kRowRuns * kLeastRun;
     if (is_short) return row_product<B, 1, Ahead{}>(args);
-    return reads_in_runs() ? row_product<B, kRowRuns, kAheadOfRun>(args)
-                           : row_product<B, 1, kAheadOfSingleRun>(args);
+    return HWY_TARGET != HWY_AVX3 || reads_in_runs() ? row_product<B, kRowRuns, kAheadOfRun>(args)
+                                                     : row_product<B, 1, kAheadOfSingleRun>(args);
   }
   const bool is_in_l1 = args.k * B::kStepBytes <= kPanelInL1;
   const bool is_whole = stores_whole(args);
@@ -190,8 +190,9 @@ void panel_product(const PanelArgs& args) {
   constexpr bool is_f32 = B::kStepBytes == kWidth * static_cast<int64_t>(sizeof(float));
   if constexpr (is_f32) {
     if (args.m <= kMostFewRows && (args.two_totals || !is_in_l1))
-      return fetches_into_l1() ? few_rows_product<B, kIntoL1>(args)
-                               : few_rows_product<B, kIntoL2>(args);
+      return few_rows_fetch_into_l1(args.m, HWY_TARGET == HWY_AVX2)
+                 ? few_rows_product<B, kIntoL1>(args)
+                 : few_rows_product<B, kIntoL2>(args);
   }
   all_rows<kMr>(args.m, [&](auto rows, auto stream, int64_t row) {
     if constexpr (rows() == kMr) {

@@ -40,8 +40,8 @@ inline constexpr int64_t kRowRuns = 4;
 // Of integers: as fast as four from memory, and as one from L3.
 inline constexpr int64_t kIntegerRuns = 2;
 inline constexpr Ahead kAheadOfRun = {.bytes = 1 << 10, .into = kIntoL2};
-// Of f32 on Zen 4 a single run gets 2 to 10 % more from memory, and 10 to 25 % more from L3.
-// Without a fetch it is faster still from L3, but slower from memory.
+// Of f32 by AVX-512 on Zen 4 a single run gets 2 to 10 % more from memory, and 10 to 25 % more from
+// L3 (by AVX2 up to 5 % less). Without a fetch it is faster still from L3, but slower from memory.
 inline constexpr Ahead kAheadOfSingleRun = {.bytes = 2 << 10, .into = kIntoL2};
 inline bool reads_in_runs() {
   static const bool in_runs = is_intel_cpu();
@@ -55,6 +55,13 @@ inline constexpr int64_t kLeastPieces = 4;
 // Rows that take a panel of f32 in pieces which stay in L1 (few_rows-inl.h), at most: those whose
 // sums are short in any case. Of more, what pieces cost is more than they save.
 inline constexpr int64_t kMostFewRows = 15;
+
+// On Zen 4 four to 15 rows (by AVX2 eight) are 1.05 to 1.3 times as fast by L2, two rows (by AVX2
+// four) 0.9 times.
+inline bool few_rows_fetch_into_l1(int64_t rows, bool is_avx2) {
+  static const bool is_intel = is_intel_cpu();
+  return fetches_into_l1() || (!is_intel && rows < (is_avx2 ? 6 : 4));
+}
 
 // Many rows: the panel after this one, where there are rows enough to hide its fetch behind; with
 // fewer, memory is the limit already.
