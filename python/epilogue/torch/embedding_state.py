@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfused_class
+from .fused_class import class_of, is_compiling, unfuse_class
 from .later import plain
 from .report import Row
 
@@ -82,9 +82,7 @@ def is_fused_embedding(module: nn.Module) -> bool:
 
 
 def unfuse_embedding(module: nn.Module) -> None:
-    if is_fused_embedding(module):
-        module.__class__ = unfused_class(type(module))
-        del module.__dict__[STATE]
+    unfuse_class(module, STATE)
 
 
 def fuse_embeddings(model: nn.Module) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 from . import activations, choose, gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfused_class
+from .fused_class import class_of, is_compiling, unfuse_class
 from .layer import hooks_of
 from .mixture import Experts
 from .patterns import NoMatch
@@ -365,9 +365,7 @@ def fuse_experts(
 
 
 def unfuse_experts(module: nn.Module) -> None:
-    if is_fused_experts(module):
-        module.__class__ = unfused_class(type(module))
-        del module.__dict__[STATE]
+    unfuse_class(module, STATE)
     module.__dict__.pop(LEFT, None)
 
 

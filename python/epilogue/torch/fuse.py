@@ -201,7 +201,7 @@ def _running(model: nn.Module, options: Options) -> "list[tuple[str, str]]":
         elif norm_state.is_fused_norm(module):
             found.append((name, "a fused norm"))
         elif embedding_state.is_fused_embedding(module):
-            split = sharded.split_of_embedding(module)
+            split = module.__dict__[embedding_state.STATE].split_of(module)
             found.append((name, f"not fused: {split}" if isinstance(split, str) else "a fused embedding"))
         if prepared.is_prepared(module):
             found.append((name, "its input by hooks of fuse()"))

@@ -94,6 +94,13 @@ def unfused_class(kind: type) -> type:
     return type(kind.__name__.replace("Fused", "", 1), bases, body)
 
 
+def unfuse_class(module: nn.Module, state: str) -> None:
+    """Gives a module its class back, if it has that attribute of fuse(), which goes."""
+    if state in module.__dict__:
+        module.__class__ = unfused_class(type(module))
+        del module.__dict__[state]
+
+
 def _rebuild(original: type, make: "typing.Callable[[type], type]") -> nn.Module:
     module = original.__new__(original)
     module.__class__ = make(original)

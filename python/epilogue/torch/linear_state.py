@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from . import choose, gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfused_class
+from .fused_class import class_of, is_compiling, unfuse_class
 from .handle import Handle
 from .later import Later, plain
 from .linears import is_conv1d, is_linear
@@ -577,10 +577,8 @@ def expect_residuals(layer: nn.Module) -> None:
 
 def unfuse_linear(module: nn.Module) -> None:
     unmark(module)
-    if is_fused_linear(module):
-        module.__class__ = unfused_class(type(module))
-    for name in (STATE, _LEFT):
-        module.__dict__.pop(name, None)
+    unfuse_class(module, STATE)
+    module.__dict__.pop(_LEFT, None)
 
 
 def rows_of(model: nn.Module, of_mlps: "set[nn.Module]") -> "list[Row]":

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from . import norms, sharded, signals
-from .fused_class import class_of, is_compiling, unfused_class
+from .fused_class import class_of, is_compiling, unfuse_class
 from .later import plain
 from .report import Row
 from .taken import unfit
@@ -43,6 +43,9 @@ class NormState:
 
     def __reduce__(self) -> typing.Any:
         return NormState, (self.norm,)
+
+    def what(self) -> str:
+        return "layer norm of this rank's rows" if self.norm.kind == "layer" else f"RMS norm ({self.norm.form})"
 
     def run(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """The norm of x; None where the module's own forward has to run."""
@@ -108,9 +111,7 @@ def is_fused_norm(module: nn.Module) -> bool:
 
 
 def unfuse_norm(module: nn.Module) -> None:
-    if is_fused_norm(module):
-        module.__class__ = unfused_class(type(module))
-        del module.__dict__[STATE]
+    unfuse_class(module, STATE)
 
 
 def fuse_norms(model: nn.Module, of_mlps: "set[nn.Module]") -> None:
@@ -135,9 +136,7 @@ def fuse_norms(model: nn.Module, of_mlps: "set[nn.Module]") -> None:
 
 def rows_of(model: nn.Module) -> "list[Row]":
     found = [(name, module, module.__dict__[STATE]) for name, module in model.named_modules() if is_fused_norm(module)]
-    kinds = {"layer": "layer norm of this rank's rows"}
     return [
-        Row(name, type(module)._epilogue_original.__name__, True, kinds.get(state.norm.kind, f"RMS norm ({state.norm.form})"),
-            state.fused_calls, state.own_calls, state.reason)
+        Row(name, type(module)._epilogue_original.__name__, True, state.what(), state.fused_calls, state.own_calls, state.reason)
         for name, module, state in found
-    ]  # fmt: skip
+    ]

@@ -95,6 +95,10 @@ def gathered_rows(x: typing.Any, given: typing.Any, group: typing.Any) -> "torch
     return host_reduce.all_gather(x.contiguous(), group, dim=given.dim) if type(x) is _Tensor and given.is_shard() else None
 
 
+def _rank_of(mesh: typing.Any) -> str:
+    return f"rank {mesh.get_local_rank()} of {mesh.size()}"
+
+
 class Join(typing.NamedTuple):
     """Of a product's rows, block by block while the next ones are computed."""
 
@@ -234,7 +238,7 @@ class Split(typing.NamedTuple):
         return out if output.is_shard() and output.dim % out.dim() == out.dim() - 1 else None
 
     def __str__(self) -> str:
-        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+        return _rank_of(self.mesh)
 
 
 def _is_placed(x: typing.Any, placement: typing.Any, axis: int = 0) -> bool:
@@ -456,7 +460,7 @@ class EmbeddingSplit(typing.NamedTuple):
         return "by columns" if self.by_columns else f"rows from {self.first} on"
 
     def __str__(self) -> str:
-        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+        return _rank_of(self.mesh)
 
 
 def split_of_embedding(module: nn.Module) -> "EmbeddingSplit | str":
@@ -522,7 +526,7 @@ class ExpertsSplit(typing.NamedTuple):
         return twin(x, index, weights).to(x.dtype)
 
     def __str__(self) -> str:
-        return f"rank {self.mesh.get_local_rank()} of {self.mesh.size()}"
+        return _rank_of(self.mesh)
 
 
 def _with_experts(implementation: typing.Any, forward: "typing.Callable[..., torch.Tensor]") -> typing.Any:
