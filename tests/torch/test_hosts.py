@@ -2,6 +2,7 @@
 """Two network namespaces as two hosts: sums within a host go through its memory and between hosts over gloo, and a Llama under
 tensor parallelism over both is as exact as the fused model of one process."""
 
+import inspect
 import os
 import socket
 
@@ -85,6 +86,63 @@ def _sums(rank, dtype):
 @pytest.mark.parametrize("world", [2, 4])
 def test_sums(dtype, world):
     assert ranks.run(_sums, dtype, world=world, hosts=2) == [[]] * world
+
+
+def _copies(rank, dtype):
+    """Along each dimension, of few numbers and many, of odd counts; in groups whose ranks stand in any order over the hosts."""
+    world = dist.get_world_size()
+    groups = [(None, list(range(world)))]
+    if world == 4:
+        groups += [(dist.new_group(m), m) for m in ([0, 2, 3], [1, 2])]
+        groups += [(dist.new_group([0, 2, 1, 3], sort_ranks=False), [0, 2, 1, 3])] if _keeps_order() else []
+    for group, members in groups:
+        if rank not in members:
+            continue
+        ranks, mine = len(members), members.index(rank)
+        for shape in ((1,), (3, 5), (2, 7, 9), (129, 1031), (3, 250001)):
+            for dim in range(len(shape)):
+                torch.manual_seed(len(shape) + shape[0])
+                parts = [torch.randn(shape).to(dtype) for _ in range(ranks)]
+                got = host_reduce.all_gather(parts[mine], group, dim=dim)
+                assert torch.equal(got, torch.cat(parts, dim)), (members, shape, dim)
+                whole = [torch.cat([p * (i + 1) for i in range(ranks)], dim) for p in parts]
+                total = None
+                for host in host_reduce.hosts_of(group):
+                    one = whole[host[0]].float()
+                    for r in host[1:]:
+                        one = one + whole[r].float()
+                    total = one if total is None else total + one
+                got = host_reduce.reduce_scatter(whole[mine], group, dim=dim)
+                assert torch.equal(got, total.to(dtype).chunk(ranks, dim)[mine]), (members, shape, dim)
+    with torch.inference_mode():
+        assert torch.equal(host_reduce.all_gather(torch.ones(3).to(dtype)), torch.ones(3 * world).to(dtype))
+    x = torch.full((2, world), float("nan")).to(dtype)  # bits go as they are
+    assert torch.equal(host_reduce.all_gather(x).view(torch.int16), torch.cat([x] * world).view(torch.int16))
+    ids = torch.arange(3) + rank  # other dtypes: by torch.distributed
+    assert torch.equal(host_reduce.all_gather(ids), torch.cat([torch.arange(3) + r for r in range(world)]))
+
+
+def _keeps_order():
+    return "sort_ranks" in inspect.signature(dist.new_group).parameters
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("world", [2, 4])
+def test_gathers_and_scatters(dtype, world):
+    ranks.run(_copies, dtype, world=world, hosts=2)
+
+
+def _without_gloo(rank):
+    """The collectives are the hosts' own: none of torch.distributed's."""
+    x = torch.ones(4, 6)
+    host_reduce.all_gather(x)
+    _, ops = models.counted(lambda: (host_reduce.all_gather(x, dim=1), host_reduce.reduce_scatter(x)))
+    assert not any(name.startswith(("c10d::", "gloo:all_gather", "gloo:reduce_scatter")) for name in ops), ops
+    assert "epilogue::host_all_gather" in ops and "epilogue::host_reduce" in ops, ops
+
+
+def test_gathers_and_scatters_are_not_gloos():
+    ranks.run(_without_gloo, world=4, hosts=2)
 
 
 def _off(rank):

@@ -37,6 +37,20 @@ def _sharded(model):
     return fully_shard(model)
 
 
+def _copies(rank, world, way, ready):
+    """Gathers and scatters until one fails."""
+    x = torch.ones(world, 1 << 16)
+
+    def call():
+        host_reduce.all_gather(x, dim=1)
+        host_reduce.reduce_scatter(x)
+
+    for _ in range(4):
+        call()
+    assert len(host_reduce.hosts_of()) == 2
+    return _until_one_fails(call, f"{ready}.{rank}")
+
+
 def _calls(rank, world, way, ready):
     """Calls until one fails: the error, and the clock that all processes share."""
     if way == "gloo":
@@ -59,7 +73,11 @@ def _calls(rank, world, way, ready):
     if not sharded:
         mesh = model.model.layers[0].mlp.up_proj.weight.device_mesh
         assert bool(host_reduce.hosts_of(mesh.get_group())) == (way != "gloo")
-    with open(f"{ready}.{rank}", "w"):
+    return _until_one_fails(call, f"{ready}.{rank}")
+
+
+def _until_one_fails(call, ready):
+    with open(ready, "w"):
         pass
     end = time.monotonic() + 60
     while time.monotonic() < end:
@@ -75,7 +93,7 @@ def _left(hosts):
     return [name for folder in folders for name in os.listdir(folder) if hosts or "epilogue" in name]
 
 
-def _end_one(tmp_path, way, world, victim, how=signal.SIGKILL, hosts=1, timeout=20):
+def _end_one(tmp_path, way, world, victim, how=signal.SIGKILL, hosts=1, timeout=20, calls=_calls):
     """The others' errors, and the seconds after which they came."""
     try:
         group = ranks.Group(world, hosts, timeout)
@@ -84,7 +102,7 @@ def _end_one(tmp_path, way, world, victim, how=signal.SIGKILL, hosts=1, timeout=
     try:
         ready = tmp_path / "ready"
         for pipe in group.pipes:
-            pipe.send((_calls, (world, way, str(ready))))
+            pipe.send((calls, (world, way, str(ready))))
         others = [r for r in range(world) if r != victim]
         start = time.monotonic()
         while not all(os.path.exists(f"{ready}.{r}") for r in range(world)):
@@ -133,4 +151,10 @@ def test_a_rank_stops(tmp_path):
 @pytest.mark.parametrize("world, victim", [(2, 1), (4, 2), (4, 3)])
 def test_a_rank_is_killed_on_another_host(tmp_path, world, victim):
     for error, seconds in _end_one(tmp_path, "memory", world, victim, hosts=2):
+        assert "[host group]" in error and seconds < 10, (error, seconds)
+
+
+@pytest.mark.parametrize("world, victim", [(2, 1), (4, 2), (4, 3)])
+def test_a_rank_is_killed_beside_gathers_and_scatters_over_hosts(tmp_path, world, victim):
+    for error, seconds in _end_one(tmp_path, "copies", world, victim, hosts=2, calls=_copies):
         assert "[host group]" in error and seconds < 10, (error, seconds)

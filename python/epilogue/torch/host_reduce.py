@@ -6,9 +6,9 @@
     y = reduce_scatter(x, dim=1)        # this rank's part of the sum
 
 All ranks get the same bits. Each call takes `group`, by default all ranks. Other dtypes and layouts, and EPILOGUE_HOST_REDUCE=off on
-any rank go through torch.distributed, as gathers and scatters of groups over several hosts do. all_reduce of such a group adds up within
-each host, then over gloo between the first ranks of the hosts (f32), and rounds once. Calls with gradients are the caller's business
-(sharded.py).
+any rank go through torch.distributed. A group over several hosts adds up within each host, then over gloo between the first ranks of the
+hosts (f32), and rounds once; what it gathers goes between the first ranks as one message for each other host. Calls with gradients are the
+caller's business (sharded.py).
 
 The memory (2 MiB a rank, and 8 MiB more where products give their rows block by block) is made by the first rank of a host at a
 group's first call, and opened by the others of that host. It has no name: nothing is left behind, whoever ends when. A rank that ended,
@@ -31,6 +31,8 @@ from . import _ops as _library
 _lock = threading.Lock()
 _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDictionary()
 _BLOCK = 1 << 20  # numbers that are sent between hosts at once
+_WORD = 4  # bytes of a number of a message
+_TAG = 2  # of a message between hosts; all_reduce takes 0 and 1 in turn
 _DTYPES = (torch.float32, torch.bfloat16)
 _ops = torch.ops.epilogue
 
@@ -43,24 +45,34 @@ class _HostGroup:
         self._finalizer = weakref.finalize(self, _library.releaser("host_group_close"), number)
         self._finalizer.atexit = False  # the process gives its memory back by itself
 
+    def call(self) -> "contextlib.nullcontext[_HostGroup]":
+        return contextlib.nullcontext(self)
+
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
         _ops.host_all_reduce.default(x, self.number, bias, residual)
+
+    def all_gather(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
+        _ops.host_all_gather.default(x, self.number, out, outer)
+
+    def reduce_scatter(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
+        _ops.host_reduce_scatter.default(x, self.number, out, outer)
 
 
 class _Hosts:
     """A group over several hosts: this host's memory, and on its first rank the group of all first ranks."""
 
-    def __init__(self, local: _HostGroup, hosts: "list[list[int]]", firsts: typing.Any) -> None:
+    def __init__(self, local: _HostGroup, hosts: "list[list[int]]", rank: int, firsts: typing.Any) -> None:
         self.local, self.hosts, self.firsts = local, hosts, firsts
+        self.host = next(i for i, members in enumerate(hosts) if rank in members)
+        self.place = hosts[self.host].index(rank)
         self.alone = max(map(len, hosts)) == 1
         self.broken = ""
         self._sums = [torch.empty(0), torch.empty(0)]  # in turn; kept, because fresh memory is slow
+        self._room = torch.empty(0)  # what a call of all hosts sends, and what comes, host by host
         self._parts: "dict[torch.dtype, list[torch.Tensor]]" = {}  # of the other hosts, in turn
 
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
         """Block by block: one is under way between hosts while the next one is added up within them."""
-        if self.broken:
-            raise RuntimeError(self.broken)
         number = self.local.number
         if self.alone and len(self.hosts) > 3 and x.dtype is torch.float32:  # nothing to add up before, no other rank that may fail
             self._wait(self._start(self.firsts.allreduce, [x]))
@@ -87,6 +99,63 @@ class _Hosts:
                         self._end("[host group] a rank of another host ended, or failed", None)
                     _ops.host_broadcast.default(sums, number, block, bias, added)
             before = now
+
+    def all_gather(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
+        """out [outer, ranks, inner], of each rank's x [outer, inner]. Bits go as they are, as words of 4 bytes."""
+        count = x.numel()
+        slots = self._slots([_words(x, len(members) * count) for members in self.hosts])
+        parts = [slot.view(x.dtype)[: len(members) * count] for slot, members in zip(slots, self.hosts)]
+        with _Messages(self, [slots[self.host]] * len(slots), slots) as messages:
+            _ops.host_all_gather.default(x, self.local.number, parts[self.host], 1)
+            for host in range(len(slots)):
+                messages.send(host)
+        for host, slot in enumerate(slots):
+            if host != self.host:
+                self._spread(slot[:-1], slot[:-1])
+        rows = out.view(outer, -1, count // outer)
+        for part, members in zip(parts, self.hosts):
+            rows[:, _index(members)] = part.view(len(members), outer, -1).transpose(0, 1)
+
+    def reduce_scatter(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
+        """out [outer, inner], this rank's of the sum of all ranks' x [outer, ranks, inner]. The hosts' sums are added in their order."""
+        count, members = out.numel(), self.hosts[self.host]
+        dtype = x.dtype if self.alone else torch.float32  # no sums within hosts: each other host's bf16 is fewer bytes
+        sizes = [_words(x, count) if self.alone else len(theirs) * count for theirs in self.hosts]
+        slots = self._slots(sizes + [sizes[self.host]] * len(sizes))
+        gives, takes = slots[: len(sizes)], slots[len(sizes) :]
+        takes[self.host] = gives[self.host]
+        rows = x.view(outer, -1, count // outer)
+        with _Messages(self, gives, takes) as messages:
+            for host, theirs in enumerate(self.hosts):
+                given = rows[:, _index(theirs)].transpose(0, 1).contiguous()
+                if self.alone:
+                    gives[host].view(dtype)[:count].copy_(given.view(-1))
+                else:
+                    _ops.host_reduce.default(given, self.local.number, None if self.firsts is None else gives[host])
+                messages.send(host)
+        parts = [slot.view(dtype)[: len(members) * count] for slot in takes]
+        if self.alone:
+            _ops.host_add.default(parts, out.view(-1), None, None)
+            return
+        if self.firsts is not None:
+            for part in parts[1:]:
+                parts[0] += part
+        mine = out.new_empty((len(members), count))
+        self._spread(parts[0], mine)
+        out.view(-1).copy_(mine[self.place])
+
+    def _spread(self, sums: torch.Tensor, x: torch.Tensor) -> None:
+        """x of each rank of the host = its first rank's sums, rounded."""
+        if len(self.hosts[self.host]) > 1 or sums.data_ptr() != x.data_ptr():
+            _ops.host_broadcast.default(None if self.firsts is None else sums, self.local.number, x, None, None)
+
+    def _slots(self, words: "list[int]") -> "list[torch.Tensor]":
+        """Memory for messages, of so many words and one more, which says that a host failed."""
+        sizes = [count + 1 for count in words]
+        if self._room.numel() < sum(sizes):
+            with torch.inference_mode(False):
+                self._room = torch.empty(sum(sizes))
+        return list(self._room[: sum(sizes)].split(sizes))
 
     def _exchange(self, x: torch.Tensor, turn: int) -> "tuple[list[torch.Tensor], list[typing.Any]]":
         """What becomes the hosts' parts, in their order, and what says when: each host sends its own to every other."""
@@ -139,10 +208,59 @@ class _Hosts:
     def _wait(self, work: typing.Any) -> None:
         self._start(work.wait)
 
+    @contextlib.contextmanager
+    def call(self) -> "typing.Iterator[_Hosts]":
+        """Around a call of all ranks: the first that fails is the last, and the other hosts learn of it."""
+        if self.broken:
+            raise RuntimeError(self.broken)
+        try:
+            yield self
+        except RuntimeError as error:
+            self.broken = str(error)
+            if self.firsts is not None:  # which closes the connections: who waits for this host does so no more
+                with contextlib.suppress(AttributeError, RuntimeError):  # older torch: they close with the group
+                    self.firsts.abort()
+                self.firsts = None
+            raise
+
     def _end(self, reason: str, cause: "RuntimeError | None") -> typing.NoReturn:
-        self.broken = reason
         _ops.host_group_fail.default(self.local.number, reason)
         raise RuntimeError(reason) from cause
+
+
+class _Messages:
+    """Of one call, between the first ranks of the hosts: gives[host] goes to that host once it is filled, and takes[host] comes from it.
+    The body fills them. A host where it failed says so to all others, so that none waits for it."""
+
+    def __init__(self, way: _Hosts, gives: "list[torch.Tensor]", takes: "list[torch.Tensor]") -> None:
+        self.way, self.gives, self.takes = way, gives, takes
+        self.others = [] if way.firsts is None else [host for host in range(len(way.hosts)) if host != way.host]
+        self._left = set(self.others)
+        self._works: "list[typing.Any]" = []
+
+    def __enter__(self) -> "_Messages":
+        for host in self.others:
+            self._works.append(self.way._start(self.way.firsts.recv, [self.takes[host]], host, _TAG))
+        return self
+
+    def send(self, host: int, failed: bool = False) -> None:
+        if host in self._left:
+            self._left.remove(host)
+            self.gives[host][-1] = float(failed)
+            self._works.append(self.way._start(self.way.firsts.send, [self.gives[host]], host, _TAG))
+
+    def __exit__(self, kind: typing.Any, error: typing.Any, trace: typing.Any) -> None:
+        if error is not None and not isinstance(error, RuntimeError):
+            return
+        for host in sorted(self._left):
+            self.send(host, failed=True)
+        for work in self._works:
+            self.way._wait(work)
+        self._works.clear()
+        if error is not None:
+            self.way._end(str(error), error)
+        if any(float(self.takes[host][-1]) != 0.0 for host in self.others):
+            self.way._end("[host group] a rank of another host ended, or failed", None)
 
 
 def _timeout_of(group: typing.Any) -> float:
@@ -203,7 +321,8 @@ def _open(group: typing.Any) -> "_HostGroup | _Hosts | None":
     if len(hosts) == 1:
         return local
     try:
-        return _Hosts(local, hosts, _firsts(name, [host[0] for host in hosts].index(rank), len(hosts), timeout) if place == 0 else None)
+        firsts = _firsts(name, [host[0] for host in hosts].index(rank), len(hosts), timeout) if place == 0 else None
+        return _Hosts(local, hosts, rank, firsts)
     except RuntimeError as error:
         _ops.host_group_fail.default(number, f"[host group] between hosts: {error}")
         raise
@@ -283,12 +402,23 @@ def all_reduce(
     more = [t for t in (bias, residual) if t is not None]
     found = _way(group) if _fits(x) else None
     if found is not None and all(_fits(t) and t.dtype is x.dtype for t in more):
-        found.all_reduce(x, bias, residual)
+        with found.call() as way:
+            way.all_reduce(x, bias, residual)
         return x
     dist.all_reduce(x, group=group)
     for t in more:
         x = x.add_(t) if t.dtype is x.dtype else x + t
     return x
+
+
+def _words(x: torch.Tensor, count: int) -> int:
+    """For so many elements of x's dtype."""
+    return -(-count * x.element_size() // _WORD)
+
+
+def _index(ranks: "list[int]") -> "slice | list[int]":
+    """Of a dimension of ranks: a view, where they are neighbours."""
+    return slice(ranks[0], ranks[-1] + 1) if ranks == list(range(ranks[0], ranks[-1] + 1)) else ranks
 
 
 def _sizes(x: torch.Tensor, dim: int) -> "tuple[int, int]":
@@ -304,13 +434,14 @@ def all_gather(x: torch.Tensor, group: typing.Any = None, *, dim: int = 0) -> to
     """x of all ranks, which have one shape, side by side along `dim`."""
     dim, outer = _sizes(x, dim)
     ranks = dist.get_world_size(group)
-    found = host_group(group) if _fits(x) else None
+    found = _way(group) if _fits(x) else None
     if found is None:
         parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(ranks)]
         dist.all_gather(parts, x.contiguous(), group=group)
         return torch.cat(parts, dim)
     out = x.new_empty([size * ranks if d == dim else size for d, size in enumerate(x.shape)])
-    _ops.host_all_gather.default(x, found.number, out, outer)
+    with found.call() as way:
+        way.all_gather(x, out, outer)
     return out
 
 
@@ -320,12 +451,13 @@ def reduce_scatter(x: torch.Tensor, group: typing.Any = None, *, dim: int = 0) -
     ranks = dist.get_world_size(group)
     if x.shape[dim] % ranks:
         raise ValueError(f"x: expected a multiple of {ranks} in dimension {dim}, got {list(x.shape)}")
-    found = host_group(group) if _fits(x) else None
+    found = _way(group) if _fits(x) else None
     if found is None:
         parts = torch.cat(x.chunk(ranks, dim))
         part = torch.empty_like(parts.chunk(ranks)[0])
         dist.reduce_scatter_tensor(part, parts, group=group)
         return part
     out = x.new_empty([size // ranks if d == dim else size for d, size in enumerate(x.shape)])
-    _ops.host_reduce_scatter.default(x, found.number, out, outer)
+    with found.call() as way:
+        way.reduce_scatter(x, out, outer)
     return out
