@@ -205,6 +205,57 @@ def add_in_place(layer):
         layer.weight.add_(0.01)
 
 
+@pytest.mark.parametrize("learns", [True, False])
+def test_inference_mode(attention, ops, learns):
+    """Where tensors have no version: few elements are compared, of many each layer runs by itself."""
+    if learns:
+        learn(attention, X)
+    with torch.inference_mode():
+        x = torch.randn(1, 5, 48)
+        if not learns:
+            learn(attention, x)
+        plain = plain_of(attention)
+        ops.clear()
+        torch.testing.assert_close(attention(x), plain(x))
+        assert len(ops) == 2
+        x[0, 0, 0] = float("nan")  # is itself
+        torch.testing.assert_close(attention(x), plain(x), equal_nan=True)
+        assert len(ops) == 4
+        many = torch.randn(1, 400, 48)
+        torch.testing.assert_close(attention(many), plain(many))
+        assert len(ops) == 8
+        torch.testing.assert_close(attention(x), plain(x), equal_nan=True)
+        assert len(ops) == 10
+        x = torch.randn(1, 5, 48)
+        torch.testing.assert_close(attention(x.clone(), write=True), plain(x.clone(), write=True))
+        assert len(ops) == 14
+        torch.testing.assert_close(attention(x), plain(x))  # q apart from then on
+    assert len(ops) == 17
+
+
+def test_what_the_first_calls_packed_goes():
+    """q by itself, before it is known that k and v read what it reads."""
+    before = torch.ops.epilogue.packed_bytes()
+    attention = epilogue.torch.fuse(Attention(512, 256, bias=False).eval(), linears="always")
+    learn(attention, torch.randn(1, 5, 512))
+    packed = torch.ops.epilogue.packed_bytes() - before
+    weights = sum(p.numel() * 4 for p in attention.parameters())
+    assert weights <= packed <= 1.02 * weights, (packed, weights)
+
+
+def test_small_layers_of_one_input_stay_with_the_large_one(slow_mkl):
+    """After a prompt, too, at whose length each of them would have lost by itself."""
+    attention = epilogue.torch.fuse(Attention(512, 128).eval())
+    with torch.no_grad():
+        for rows in (40, 40, 1, 1, 1, 40, 1):
+            x = torch.randn(1, rows, 512)
+            for layer in (attention.q, attention.k, attention.v):
+                torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), rtol=1e-4, atol=1e-5)
+    rows = {row.name: row for row in epilogue.torch.why(attention).linears}
+    assert all("one of 3 of one input" in rows[name].what for name in "qkv")
+    assert rows["q"].own_calls == 0 and rows["k"].own_calls == rows["v"].own_calls == 2
+
+
 WRITES = {
     "in place": add_in_place,
     "data": lambda layer: layer.weight.data.mul_(1.5),
@@ -259,7 +310,7 @@ def test_autocast_inference_mode_and_gradients(attention):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         check(attention, 4, X, tolerance=3e-2)
     with torch.inference_mode():
-        x = torch.randn(1, 5, 48)  # has no version: each by itself
+        x = torch.randn(1, 5, 48)  # has no version
         before = epilogue.torch.why(attention).linear_calls
         torch.testing.assert_close(attention(x), plain_of(attention)(x))
         assert epilogue.torch.why(attention).linear_calls == before + 4

@@ -4,7 +4,8 @@
 Layers of one module that are given the same tensor (q, k and v) run as one call. Which these are shows
 at the first calls: structure that no trace of attention would show. The first of them computes all; the
 others take what is theirs if they are given that very tensor, unwritten. Where one is not (another
-input, or not called at all), each runs by itself from then on.
+input, or not called at all), each runs by itself from then on. A tensor of inference_mode() does not say
+whether it was written: of few elements its bits are compared, of more each layer runs by itself.
 
 A layer that tensor parallelism split (sharded.py) is called in place of its hooks.
 """
@@ -50,6 +51,7 @@ GAINS = {torch.float32: range(2, 33), torch.bfloat16: range(1, 17), torch.float1
 MANY_ELEMENTS = 1 << 20
 _LEAST_OF_MANY_ROWS = 1 << 18
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
+_MOST_COMPARED = 1 << 14  # elements, whose bits are compared in 3 us
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
 
 
@@ -111,14 +113,32 @@ class _Lost(typing.NamedTuple):
     elements: int
     reason: str
 
+    def reason_of(self, rows: int) -> "str | None":
+        return self.reason if rows == self.rows else loses(rows, self.dtype, self.elements)
+
 
 class _Pending(typing.NamedTuple):
     """Results of a set that was run for its first layer, until the others are called."""
 
     x: torch.Tensor
-    version: int
+    version: "int | torch.Tensor"
     autocast: "torch.dtype | None"
     outs: "dict[LinearState, torch.Tensor]"
+
+    def is_of(self, x: torch.Tensor, autocast: "torch.dtype | None") -> bool:
+        """Whether x is the tensor that the set was run for, as it was then."""
+        if self.x is not x or self.autocast is not autocast:
+            return False
+        return self.version == x._version if type(self.version) is int else torch.equal(_bits_of(x), self.version)
+
+
+def _bits_of(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.uint8)
+
+
+def _is_shareable(x: torch.Tensor) -> bool:
+    """Whether it can be known that x was not written since."""
+    return not x.is_inference() or (x.numel() <= _MOST_COMPARED and x.is_contiguous())
 
 
 def _called(
@@ -273,9 +293,9 @@ class _Set:
     def give(self, state: "LinearState", x: torch.Tensor, options: "Options", again: bool = False) -> "torch.Tensor | None":
         """A member's result; None where it runs by itself. again: x is what again() takes."""
         pending: "_Pending | None" = getattr(self.local, "pending", None)
-        now = (x._version, torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else None)
+        autocast = torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else None
         if pending is not None:
-            if pending.x is x and pending[1:3] == now and state in pending.outs:
+            if pending.is_of(x, autocast) and state in pending.outs:
                 out = pending.outs.pop(state)
                 if not pending.outs:
                     self.local.pending = None
@@ -292,7 +312,11 @@ class _Set:
             return None
         waiting = dict(zip(self.members, outs))
         out = waiting.pop(state)
-        self.local.pending = _Pending(x, *now, waiting)
+        is_known = not x.is_inference()
+        self.local.pending = _Pending(x, x._version if is_known else _bits_of(x).clone(), autocast, waiting)
+        if is_known and options.tune != "measure" and state.alone.packs:  # of the first calls: no call asks for them any more
+            for member in self.members:
+                member.alone.packs.clear()
         return out
 
 
@@ -378,12 +402,28 @@ class LinearState:
         if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
             return False
         rows = x.numel() // max(lost.columns, 1)
-        reason = lost.reason if rows == lost.rows else loses(rows, lost.dtype, lost.elements)
+        together = self.together  # more weights may gain where these alone do not
+        if together is not None and (together.lost is None or together.lost.reason_of(rows) is None):
+            return False
+        reason = lost.reason_of(rows)
         if reason is None:
             return False
         self.reason = reason
         self.own_calls += 1
         return True
+
+    def take_waiting(self, x: typing.Any) -> "torch.Tensor | None":
+        """What the call of another layer of this input made for this one a moment ago; None: nothing waits, or all has to be looked at."""
+        pending = None if self.together is None else getattr(self.together.local, "pending", None)
+        if pending is None or pending.x is not x or pending.autocast is not None or _is_grad_enabled() or _is_autocast_enabled("cpu"):
+            return None
+        out = pending.outs.get(self) if pending.is_of(x, None) and self.store is None else None
+        if out is not None:
+            del pending.outs[self]
+            if not pending.outs:
+                self.together.local.pending = None
+            self.fused_calls += 1
+        return out
 
     def run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """run(), where that goes as it went before, in less than half of the time of its checks; None: it may not."""
@@ -394,9 +434,10 @@ class LinearState:
             return None
         if _is_grad_enabled() or _is_autocast_enabled("cpu") or signals.foreign() is not None:
             return None
-        if together is not None and not x.is_inference():
+        is_shareable = _is_shareable(x)
+        if together is not None and is_shareable:
             out = together.give(self, x, self.options, again=True)
-        elif self.siblings is not None and self._notes < LEARNING_CALLS and not x.is_inference():
+        elif self.siblings is not None and self._notes < LEARNING_CALLS and is_shareable:
             return None
         else:
             outs = alone.again(x)
@@ -463,7 +504,7 @@ class LinearState:
             self.alone.split = split
         if _is_grad_enabled() and self.options.training and (x.requires_grad or gathered.trains(module)):
             return self.alone.train(x, self.options, axes)
-        if join is None and not x.is_inference():  # such a tensor has no version
+        if join is None and _is_shareable(x):
             if self.together is not None:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
@@ -491,6 +532,9 @@ def _linear_class(original: type) -> type:
         state: "LinearState | None" = self.__dict__.get(STATE)
         if state is None:
             return own(self, *args)  # not fused any more, but a plan holds this function
+        out = state.take_waiting(args[0])
+        if out is not None:
+            return out
         if state.loses_again(self, args[0]):
             return own(self, *args)
         out = state.run_again(self, args[0])
