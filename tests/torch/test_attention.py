@@ -8,10 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.flop_counter
+import transformers
 from torch._dynamo.utils import counters
 
 import epilogue.torch
 from epilogue.torch import functional  # noqa: F401  (registers the ops)
+from epilogue.torch.timing import relative
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -318,13 +320,92 @@ def test_three_tokens_at_once_see_what_the_mask_says():
         torch.testing.assert_close(logits[1], model(ids).logits[:, 13:], rtol=1e-4, atol=1e-5)
 
 
+@pytest.fixture
+def many_gain(monkeypatch):
+    """Wherever the tests run."""
+    monkeypatch.setattr("epilogue.torch.sdpa.gains", lambda _: True)
+
+
+def _calls(model):
+    return epilogue.torch.why(model).attention_calls
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "qwen3", "phi", "bert", "vit"])
+def test_many_queries_of_a_fused_model(kind, dtype, many_gain):
+    """As exact as the model's own."""
+    model = models.build(kind, hidden_size=192, intermediate_size=256).to(dtype)
+    exactly = copy.deepcopy(model).double()
+    fused = epilogue.torch.fuse(copy.deepcopy(model))
+    errors = [0.0, 0.0]
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(2, 3, 32, 32) if kind == "vit" else models.ids(90 + seed)
+
+        def result(m):
+            given = x.to(next(m.parameters()).dtype) if kind == "vit" else x  # noqa: B023
+            out = m(given)
+            return out.logits if hasattr(out, "logits") else out.last_hidden_state
+
+        with torch.no_grad():
+            want = result(exactly)
+            for i, m in enumerate((model, fused)):
+                errors[i] += relative(result(m), want)
+    assert _calls(fused) == 3 * models.LAYERS
+    assert 0 < errors[1] <= 1.05 * errors[0], errors
+
+
+def test_many_queries_see_what_they_may(many_gain):
+    """By causal limits, by masks, behind a cache, in a cache of fixed size."""
+    model = models.build("llama")
+    fused = epilogue.torch.fuse(copy.deepcopy(model))
+    ids = torch.randint(2, 96, (2, 60))
+    padded = torch.ones_like(ids)
+    padded[1, :23] = 0
+
+    def both(call, calls):
+        before = _calls(fused)
+        want, got = call(model), call(fused)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert _calls(fused) - before == calls * models.LAYERS
+
+    def in_parts(m):
+        cache = m(ids[:, :20], use_cache=True).past_key_values
+        return m(ids[:, 20:], past_key_values=cache).logits
+
+    def fixed(m):
+        cache = transformers.StaticCache(config=m.config, max_cache_len=100)
+        return m(ids, past_key_values=cache).logits
+
+    with torch.no_grad():
+        both(lambda m: m(ids).logits, 1)
+        both(lambda m: m(ids, attention_mask=padded).logits[padded.bool()], 1)
+        both(in_parts, 2)
+        both(fixed, 1)
+        both(lambda m: m(ids, is_causal=False).logits, 1)
+        both(lambda m: m(ids[:, :15]).logits, 0)  # too few
+    with torch.inference_mode():
+        both(lambda m: m(ids).logits, 1)
+    epilogue.torch.fuse(fused, attention=False)
+    with torch.no_grad():
+        both(lambda m: m(ids).logits, 0)
+
+
+def test_many_queries_that_do_not_gain(monkeypatch):
+    monkeypatch.setattr("epilogue.torch.sdpa.gains", lambda _: False)
+    model = epilogue.torch.fuse(models.build("llama"))
+    with torch.no_grad():
+        model(models.ids(40))
+    assert _calls(model) == 0
+
+
 def test_models_that_are_not_fused_keep_their_attention(monkeypatch):
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     other = models.build("llama").eval()
     epilogue.torch.fuse(models.build("llama"))
     called = []
-    monkeypatch.setattr("epilogue.torch.decoding._takes", lambda *_: called.append(1) or True)
+    monkeypatch.setattr("epilogue.torch.sdpa._takes", lambda *_: called.append(1) or True)
     with torch.no_grad():
         other(torch.tensor([[3]]))
     assert not called

@@ -13,7 +13,7 @@ from .nodes import arguments_of, value_of
 from .training import computes_as_wide, has_dots_alone, has_tiles, products_of
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-_LEAST_QUERIES = 16  # keys and values are packed, which few queries do not earn back
+LEAST_QUERIES = 16  # of many: keys and values are packed, which few queries do not earn back
 MOST_DECODED = 4  # queries for which keys and values stay where they are, and that gains
 _DIMS = 4  # [batch, heads, rows, columns]
 
@@ -114,8 +114,8 @@ def why_left(found: Attention) -> "str | None":
     if _decodes(found):
         return None
     q, v, rows = value_of(found.q), value_of(found.v), _queries(found)
-    if rows is None or rows < _LEAST_QUERIES:
-        return f"attention: fewer than {_LEAST_QUERIES} queries"
+    if rows is None or rows < LEAST_QUERIES:
+        return f"attention: fewer than {LEAST_QUERIES} queries"
     return None if q.shape[3] == v.shape[3] else "attention: PyTorch's rounds less where values have other columns than keys"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call costs where there is next to nothing to compute: an MLP's op alone, and whole calls of fused modules, linear
-layers and norms with all their checks, in inference mode, on one thread."""
+layers, norms and rotary embeddings with all their checks, in inference mode, on one thread. Rotary embeddings of many rows, too."""
 
 import copy
 import typing
@@ -9,9 +9,12 @@ import torch
 from torch import nn
 
 from .fuse import fuse, states_of, why
+from .rotary import fuse_rotary, rotary_calls
 from .timing import interleaved, interval, relative
 
 HIDDEN, WIDE = 16, 32
+HEADS, KEY_HEADS, COLUMNS = 32, 8, 64  # of rotary embeddings: Llama-3.2-1B's
+MANY_ROWS = 512
 # The aims, microseconds.
 AIMS = {"op": 6.0, "module": 15.0}
 
@@ -25,6 +28,35 @@ class _Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.mlp(self.norm(x))
+
+
+def _rotate_half(x: torch.Tensor) -> torch.Tensor:
+    half = x.shape[-1] // 2
+    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+
+
+def apply_rotary_pos_emb(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1) -> typing.Any:
+    """As in transformers' models, under the name that they give it."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+
+
+class _Attention(nn.Module):
+    """As much of it as calls the function."""
+
+    def forward(self, *given: torch.Tensor) -> typing.Any:
+        return apply_rotary_pos_emb(*given)
+
+
+def _rotary_calls_of(rows: int) -> "dict[str, typing.Callable[[], torch.Tensor]]":
+    plain, fused = _Attention(), _Attention()
+    fuse_rotary([fused])
+    q, k = (torch.randn(1, rows, heads, COLUMNS).transpose(1, 2) for heads in (HEADS, KEY_HEADS))
+    given = (q, k, torch.randn(1, rows, COLUMNS), torch.randn(1, rows, COLUMNS))
+    if not all(map(torch.equal, fused(*given), plain(*given))) or rotary_calls(fused) != 1:
+        raise SystemExit("rotary embeddings differ, or ran as their own")
+    name = "rotary" if rows == 1 else f"rotary x{rows}"
+    return {name: lambda: fused(*given), f"eager {name}": lambda: plain(*given)}
 
 
 def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typing.Callable[[], torch.Tensor]]":
@@ -59,7 +91,7 @@ def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typi
         raise SystemExit(str(why(others)))
     calls.update({"linear": lambda: others[0](x), "eager linear": lambda: linear(x)})
     calls.update({"norm": lambda: others[1](x), "eager norm": lambda: norm(x)})
-    return calls
+    return {**calls, **_rotary_calls_of(1), **_rotary_calls_of(MANY_ROWS)}
 
 
 def calls(block: "typing.Callable[[int, int], nn.Module]", rounds: int, seconds: float) -> "list[dict[str, typing.Any]]":
@@ -76,5 +108,5 @@ def calls(block: "typing.Callable[[int, int], nn.Module]", rounds: int, seconds:
         aim = AIMS.get(name)
         rows.append({"name": name, "us": middle, "low": low, "high": high, "aim_us": aim})
         end = f"   aim: at most {aim:g}" if aim else ""
-        print(f"{name:14} {middle:6.2f} us [{low:.2f}, {high:.2f}]{end}", flush=True)
+        print(f"{name:17} {middle:6.2f} us [{low:.2f}, {high:.2f}]{end}", flush=True)
     return rows

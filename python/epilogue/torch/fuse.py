@@ -9,7 +9,6 @@ from torch import nn
 from . import embedding_state, experts_state, inline, linear_state, norm_state, prepared, sharded
 from .bits import bits_of, options_of
 from .cache import fuse_caches, grown_caches, unfuse_caches
-from .decoding import attention_calls, fuse_attention, unfuse_attention
 from .fused_class import STATE, fused_class, unfused_class
 from .layer import Call, hooks_of, is_layer, match_inline, match_layer
 from .match import Plan, candidate_method, match
@@ -17,6 +16,8 @@ from .packed import rounded_of
 from .patterns import NoMatch
 from .released import Store, folder_of, releasable
 from .report import Report, Row
+from .rotary import rotary_calls
+from .sdpa import attention_calls, fuse_attention, unfuse_attention
 from .shares import shares_of
 from .state import Options, State
 from .unmatched import unmatched
@@ -351,4 +352,4 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
     linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
     shares = () if profile is None else shares_of(profile)
     norms, embeddings = tuple(norm_state.rows_of(model)), tuple(embedding_state.rows_of(model))
-    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings)
+    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings, rotary_calls(model))

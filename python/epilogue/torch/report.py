@@ -31,8 +31,9 @@ class Report:
     released_bytes: int = 0  # of originals that are in a file
     norms: "tuple[Row, ...]" = ()  # RMS norms, and layer norms of split rows, that are no part of a fused layer
     grown_caches: "int | None" = None  # caches of keys and values that began to grow in place; None: the model is called with none
-    attention_calls: int = 0  # of few queries, by the engine's kernel
+    attention_calls: int = 0  # by the engine's kernel, outside torch.compile
     embeddings: "tuple[Row, ...]" = ()  # that tensor parallelism split
+    rotary_calls: "int | None" = None  # of rotary embeddings, by one op; None: the model has none that the op computes
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -67,6 +68,7 @@ class Report:
         rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms, "embeddings": self.embeddings}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
                 "released_bytes": self.released_bytes, "grown_caches": self.grown_caches, "attention_calls": self.attention_calls,
+                "rotary_calls": self.rotary_calls,
                 "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
@@ -87,7 +89,8 @@ class Report:
             calls = f": {self.linear_calls} fused calls, {own} as their own" if self.linear_calls or own else ""
             lines.append(f"{len(fused)} of {len(self.linears)} other linear layers are fused{calls}")
             if fused:
-                lines.append(f"  {'' if self.norms else 'norms, '}rotary embeddings and residuals around them: PyTorch's")
+                left = ["norms"] * (not self.norms) + ["rotary embeddings"] * (self.rotary_calls is None) + ["residuals"]
+                lines.append(f"  {', '.join(left[:-1])}{' and ' * (len(left) > 1)}{left[-1]} around them: PyTorch's")
             reasons = [(row.what if not row.is_fused else row.reason, row) for row in self.linears]
             for reason in dict.fromkeys(text for text, row in reasons if text and (row.own_calls or not row.is_fused)):
                 names = [row.name or "(the model)" for text, row in reasons if text == reason]
@@ -105,7 +108,9 @@ class Report:
         if self.grown_caches:
             lines.append(f"{self.grown_caches} cache{'s' * (self.grown_caches != 1)} of keys and values grew in place")
         if self.attention_calls:
-            lines.append(f"attention of few queries: {self.attention_calls} calls of the engine's kernel")
+            lines.append(f"attention: {self.attention_calls} calls of the engine's kernel")
+        if self.rotary_calls is not None:
+            lines.append(f"rotary embeddings of queries and keys: one op, {self.rotary_calls} calls")
         released = f", of which {self.released_bytes / 2**20:.1f} MiB are in a file" if self.released_bytes else ""
         lines.append(f"packed weights take {self.packed_bytes / 2**20:.1f} MiB beside the weights{released}")
         for kind, share in self.shares:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of few queries, as when a model decodes, in transformers' models that fuse() changed, by
-torch.ops.epilogue.attention.
+"""Attention in transformers' models that fuse() changed, in inference, by torch.ops.epilogue.attention where that gains: of few queries,
+as when a model decodes, and of many by the rules of compiled models (attention.py).
 
 transformers looks the function of attention up by name, and hands it the module that calls: in place of the one named "sdpa" stands a
 function here, which calls the engine's kernel for modules that fuse() marked, and for all else the function that was there.
@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from . import functional, signals  # noqa: F401  (functional registers the op's fake results)
-from .attention import MOST_DECODED, gains_decoding
+from .attention import LEAST_QUERIES, MOST_DECODED, gains, gains_decoding
 from .fused_class import is_compiling
+from .rotary import fuse_rotary, unfuse_rotary
 
 _STATE = "_epilogue_attention"
 _NAME = "sdpa"
@@ -51,13 +52,17 @@ def _takes(query: typing.Any, key: typing.Any, value: typing.Any, mask: typing.A
     shape, keys, values = query.shape, key.shape, value.shape
     if not len(shape) == len(keys) == len(values) == 4:
         return False
-    # transformers' function asks for causal attention of several queries where there is no mask.
-    if not (shape[2] == 1 or (1 < shape[2] <= MOST_DECODED and mask is not None)):
-        return False
     if 0 in keys or 0 in values or shape[1] % keys[1] or shape[0] != keys[0] or shape[3] != keys[3] or values[:3] != keys[:3]:
         return False
     dtype = query.dtype
-    if dtype not in _DTYPES or key.dtype is not dtype or value.dtype is not dtype or not gains_decoding(dtype):
+    if dtype not in _DTYPES or key.dtype is not dtype or value.dtype is not dtype:
+        return False
+    queries = shape[2]
+    if queries <= MOST_DECODED:
+        # transformers' function asks for causal attention of several queries where there is no mask.
+        if (queries != 1 and mask is None) or not gains_decoding(dtype):
+            return False
+    elif queries < LEAST_QUERIES or shape[3] != values[3] or not gains(dtype):
         return False
     if not (query.is_cpu and key.is_cpu and value.is_cpu):
         return False
@@ -70,9 +75,13 @@ def _is_plain(given: "dict[str, typing.Any]") -> bool:
     """Whether nothing else is asked for, and nothing else looks on."""
     if given.get("dropout") or given.get("position_bias") is not None or not isinstance(given.get("scaling"), (float, int, type(None))):
         return False
-    if any(given.get(name) not in (None, False) for name in _OTHERS):
+    if any(given.get(name) not in (None, False) for name in _OTHERS) or given.get("is_causal") not in (None, False, True):
         return False
     return signals.foreign() is None and not torch.is_autocast_enabled("cpu")
+
+
+def _is_causal(module: nn.Module, given: "bool | None") -> bool:
+    return bool(getattr(module, "is_causal", True) if given is None else given)
 
 
 def _around(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typing.Any]:
@@ -85,8 +94,9 @@ def _around(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typin
         if calls is None or not _is_plain(kwargs) or not _takes(query, key, value, attention_mask):
             return own(module, query, key, value, attention_mask, **kwargs)
         calls.fused += 1
-        # One query sees all keys, and where there is a mask it says all, whatever `is_causal` says.
-        return torch.ops.epilogue.attention.default(query, key, value, attention_mask, False, kwargs.get("scaling")), None
+        # As transformers' function: one query sees all keys, and where there is a mask it says all.
+        causal = query.shape[2] > 1 and attention_mask is None and _is_causal(module, kwargs.get("is_causal"))
+        return torch.ops.epilogue.attention.default(query, key, value, attention_mask, causal, kwargs.get("scaling")), None
 
     attend._epilogue_own = own  # type: ignore[attr-defined]
     return attend
@@ -109,6 +119,7 @@ def fuse_attention(model: nn.Module) -> None:
     if not hasattr(torch.ops.epilogue, "attention") or "transformers.modeling_utils" not in sys.modules:  # older ops
         return
     callers = [module for module in model.modules() if hasattr(module, "is_causal")]
+    fuse_rotary(callers)
     if callers and _register():
         for module in callers:
             module.__dict__.setdefault(_STATE, Calls())
@@ -116,6 +127,7 @@ def fuse_attention(model: nn.Module) -> None:
 
 def unfuse_attention(module: nn.Module) -> None:
     module.__dict__.pop(_STATE, None)
+    unfuse_rotary(module)
 
 
 def attention_calls(model: nn.Module) -> int:

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary position embeddings of queries and keys as one op of torch: one pass, where the models'
+// own functions make eleven tensors.
+//
+//   y = x * cos + rotate_half(x) * sin     of the first columns of each head, as many as cos has
+//
+// rotate_half(x) is (-x2, x1) of the halves of those columns. Columns behind them are copied.
+#include <torch/csrc/stable/library.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "element.h"
+#include "tensors.h"
+
+namespace epilogue_torch {
+namespace {
+
+using torch::headeronly::ScalarType;
+
+constexpr int64_t kElements = 1 << 15;  // of the rows of a thread, at least
+
+// Heads of one tensor, by [batch, row, head]; a head's columns lie one after the other.
+struct Heads {
+  const void* x;
+  void* y;
+  int64_t count;
+  int64_t columns;
+  int64_t x_strides[3];
+  int64_t y_strides[3];
+};
+
+struct Waves {
+  const void* cos;
+  const void* sin;
+  int64_t columns;
+  int64_t cos_strides[2];  // by [batch, row]
+  int64_t sin_strides[2];
+};
+
+struct Call {
+  Heads heads[2];
+  Waves waves;
+  int64_t rows;
+};
+
+// As PyTorch's own ops: each rounds its result to T, or, is_wide, they are f32 and the sum alone is
+// rounded. This file is compiled without fused multiply-adds, which would round once less.
+template <bool is_wide, class T>
+[[gnu::always_inline]] inline float rounded(float value) {
+  if constexpr (is_wide) return value;
+  T out;
+  narrow(value, out);
+  return widen(out);
+}
+
+template <bool is_wide, class T, class Wave>
+[[gnu::always_inline]] inline void rotate_head(const T* x, T* y, const Wave* cos, const Wave* sin,
+                                               int64_t half) {
+  const auto sum = [](float a, float b) { return rounded<is_wide, T>(a) + rounded<is_wide, T>(b); };
+#pragma GCC ivdep
+  for (int64_t i = 0; i < half; ++i) {
+    const float first = widen(x[i]), second = widen(x[i + half]);
+    narrow(sum(first * widen(cos[i]), -second * widen(sin[i])), y[i]);
+    narrow(sum(second * widen(cos[i + half]), first * widen(sin[i + half])), y[i + half]);
+  }
+}
+
+template <bool is_wide, class T, class Wave>
+[[gnu::always_inline]] inline void rotate_all(const Call& call, int64_t begin, int64_t end) {
+  const Waves& w = call.waves;
+  for (int64_t at = begin; at < end; ++at) {
+    const int64_t batch = at / call.rows, row = at % call.rows;
+    const auto* const cos =
+        static_cast<const Wave*>(w.cos) + batch * w.cos_strides[0] + row * w.cos_strides[1];
+    const auto* const sin =
+        static_cast<const Wave*>(w.sin) + batch * w.sin_strides[0] + row * w.sin_strides[1];
+    for (const Heads& h : call.heads) {
+      const T* x = static_cast<const T*>(h.x) + batch * h.x_strides[0] + row * h.x_strides[1];
+      T* y = static_cast<T*>(h.y) + batch * h.y_strides[0] + row * h.y_strides[1];
+      const auto rest = static_cast<size_t>(h.columns - w.columns) * sizeof(T);
+      for (int64_t head = 0; head < h.count; ++head, x += h.x_strides[2], y += h.y_strides[2]) {
+        rotate_head<is_wide>(x, y, cos, sin, w.columns / 2);
+        if (rest != 0) std::memcpy(y + w.columns, x + w.columns, rest);
+      }
+    }
+  }
+}
+
+// Compiled for AVX-512 and AVX2 too, which the library's baseline lacks; the loader picks one.
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_f32(const Call& call,
+                                                                            int64_t begin,
+                                                                            int64_t end) {
+  rotate_all<true, float, float>(call, begin, end);
+}
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_bf16(const Call& call,
+                                                                             int64_t begin,
+                                                                             int64_t end) {
+  rotate_all<false, uint16_t, uint16_t>(call, begin, end);
+}
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_wide(const Call& call,
+                                                                             int64_t begin,
+                                                                             int64_t end) {
+  rotate_all<true, uint16_t, uint16_t>(call, begin, end);
+}
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_by_f32(const Call& call,
+                                                                               int64_t begin,
+                                                                               int64_t end) {
+  rotate_all<true, uint16_t, float>(call, begin, end);
+}
+
+bool is_number(ScalarType type) {
+  return type == ScalarType::Float || type == ScalarType::BFloat16;
+}
+
+[[noreturn]] void refuse(const Torch& q, const Torch& k, const Torch& cos, const Torch& sin) {
+  throw std::runtime_error(
+      "rotary: expected q and k [batch, heads, rows, columns] (or rows before heads) of one dtype, "
+      "Float or BFloat16, cos and sin [batch or 1, rows, an even number of q's columns, or fewer] "
+      "of that dtype or Float, columns that lie one after the other, on the CPU; got " +
+      describe(q) + ", " + describe(k) + ", " + describe(cos) + " and " + describe(sin));
+}
+
+// Strides of [batch, row, head], of tensors whose heads are dimension `heads`.
+void set_strides(int64_t (&to)[3], const Layout& of, int64_t heads) {
+  to[0] = of.strides[0];
+  to[1] = of.strides[static_cast<size_t>(3 - heads)];
+  to[2] = of.strides[static_cast<size_t>(heads)];
+}
+
+// q and k with their positions' rotations, in memory of their own that is laid out as theirs.
+// heads: the dimension of heads, 1 or 2. is_wide: products are f32, and the sum alone is rounded;
+// cos of f32 asks for it.
+std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t heads,
+                                bool is_wide) {
+  require_defined(q, "q");
+  require_defined(k, "k");
+  require_defined(cos, "cos");
+  require_defined(sin, "sin");
+  if (heads != 1 && heads != 2)
+    throw std::runtime_error("rotary: expected heads in dimension 1 or 2, got " +
+                             std::to_string(heads));
+  const ScalarType type = q.scalar_type(), wave = cos.scalar_type();
+  if (!q.is_cpu() || !k.is_cpu() || !cos.is_cpu() || !sin.is_cpu() || !is_number(type) ||
+      k.scalar_type() != type || sin.scalar_type() != wave ||
+      !(wave == type || (wave == ScalarType::Float && is_wide)))
+    refuse(q, k, cos, sin);
+  const Layout lq(q), lk(k), lcos(cos), lsin(sin);
+  if (lq.sizes.size() != 4 || lk.sizes.size() != 4 || lcos.sizes.size() != 3 ||
+      lsin.sizes.size() != 3)
+    refuse(q, k, cos, sin);
+  const auto at = static_cast<size_t>(heads);
+  const int64_t batch = lq.sizes[0], rows = lq.sizes[3 - at], columns = lcos.sizes[2];
+  const auto fits = [&](const Layout& x) {
+    return x.sizes[0] == batch && x.sizes[3 - at] == rows && x.sizes[3] >= columns &&
+           (x.strides[3] == 1 || x.sizes[3] == 1);
+  };
+  const auto fits_wave = [&](const Layout& w) {
+    return (w.sizes[0] == batch || w.sizes[0] == 1) && w.sizes[1] == rows &&
+           w.sizes[2] == columns && (w.strides[2] == 1 || columns == 1);
+  };
+  if (!fits(lq) || !fits(lk) || columns % 2 != 0 || !fits_wave(lcos) || !fits_wave(lsin))
+    refuse(q, k, cos, sin);
+
+  Torch q_out = torch::stable::empty_like(q), k_out = torch::stable::empty_like(k);
+  Call call{};
+  const Layout* const from[] = {&lq, &lk};
+  Torch* const to[] = {&q_out, &k_out};
+  int64_t elements = 0;
+  for (int i = 0; i < 2; ++i) {
+    Heads& h = call.heads[i];
+    h.x = from[i]->data;
+    h.count = from[i]->sizes[at];
+    h.columns = from[i]->sizes[3];
+    set_strides(h.x_strides, *from[i], heads);
+    const Layout out(*to[i]);
+    if (out.strides[3] != 1 && h.columns != 1) refuse(q, k, cos, sin);
+    h.y = to[i]->mutable_data_ptr();
+    set_strides(h.y_strides, out, heads);
+    elements += h.count * h.columns;
+  }
+  Waves& w = call.waves;
+  w = {lcos.data, lsin.data, columns, {}, {}};
+  w.cos_strides[0] = lcos.sizes[0] == 1 ? 0 : lcos.strides[0];
+  w.sin_strides[0] = lsin.sizes[0] == 1 ? 0 : lsin.strides[0];
+  w.cos_strides[1] = lcos.strides[1];
+  w.sin_strides[1] = lsin.strides[1];
+  call.rows = rows;
+  const auto run = type == ScalarType::Float   ? &rotate_f32
+                   : wave == ScalarType::Float ? &rotate_by_f32
+                   : is_wide                   ? &rotate_wide
+                                               : &rotate_bf16;
+  const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, elements));
+  if (batch * rows <= grain)
+    run(call, 0, batch * rows);
+  else
+    torch::stable::parallel_for(0, batch * rows, grain,
+                                [&](int64_t begin, int64_t end) { run(call, begin, end); });
+  return {std::move(q_out), std::move(k_out)};
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
+  m.def(
+      "rotary(Tensor q, Tensor k, Tensor cos, Tensor sin, int heads, bool is_wide) -> (Tensor, "
+      "Tensor)");
+}
+STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) { m.impl("rotary", TORCH_BOX(&rotary)); }
+
+}  // namespace epilogue_torch
