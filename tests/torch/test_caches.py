@@ -107,6 +107,40 @@ def test_a_layer_goes_on_as_the_stock_layer_does(name):
         expect_like_stock(STEPS["record"], go_on, step, crop, lambda x: go_on(x, 20), STEPS["crop nothing"], go_on, window=window)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_rows_like_the_last_are_appended_at_once(dtype, monkeypatch):
+    """By one op, if it takes the dtype; what differs from the last rows goes the long way."""
+    whole = []
+    slowly = growing._Growing._appended
+    monkeypatch.setattr(growing._Growing, "_appended", lambda self, new: whole.append(new[0].shape[2]) or slowly(self, new))
+    layer, like = grown(), stock()
+    made = [rows(n, dtype=dtype, of_values=6) for n in (3, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1)]
+    with torch.no_grad():
+        for k, v in made:
+            version = -1 if layer.keys is None else layer.keys._version
+            assert same(layer.update(k, v), like.update(k, v))
+        assert layer.keys._version == version  # a backward pass may have kept the rows before
+        later = rows(1, dtype=dtype, of_values=6)
+        apart = tuple(torch.randn(2, 2, x.shape[3], 2).to(dtype).transpose(2, 3)[:, :, :1] for x in later)  # columns that lie apart
+        assert same(layer.update(*apart), like.update(*apart))
+    # Longer or fewer rows, the first ones of a buffer (room for 8 more), and columns that lie apart.
+    assert whole == ([3, 1, 2, 1, 1, 1] if dtype is not torch.float64 else [3, 1, 1, 1, 2, *[1] * 8, 1]), whole
+
+
+def test_the_op_that_appends():
+    keys, values = torch.zeros(2, 3, 9, 4), torch.zeros(2, 3, 9, 6)
+    k, v = torch.randn(2, 3, 2, 4), torch.randn(2, 2, 3, 6).transpose(1, 2)
+    torch.ops.epilogue.append(keys, values, k, v, 7)
+    assert torch.equal(keys[:, :, 7:], k) and torch.equal(values[:, :, 7:], v)
+    assert not keys[:, :, :7].any() and not values[:, :, :7].any() and keys._version == 0
+    wrong = [(keys, values, k, v, 8), (keys, values, k, v, -1), (keys, values, k[:1], v, 0), (keys, values, k.double(), v, 0),
+             (keys.double(), values, k.double(), v, 0), (keys, values, k[0], v, 0), (keys[..., :3], values, k, v, 0),
+             (keys, values, k.new_empty(2, 3, 4, 2).transpose(2, 3), v, 0)]  # fmt: skip
+    for given in wrong:
+        with pytest.raises(RuntimeError, match="append: expected a buffer"):
+            torch.ops.epilogue.append(*given)
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 @torch.no_grad()
 def test_keys_and_values_may_have_other_columns(window):
