@@ -5,6 +5,7 @@ tensor parallelism over both is as exact as the fused model of one process."""
 import inspect
 import os
 import socket
+import time
 
 import models
 import pytest
@@ -130,6 +131,45 @@ def _keeps_order():
 @pytest.mark.parametrize("world", [2, 4])
 def test_gathers_and_scatters(dtype, world):
     ranks.run(_copies, dtype, world=world, hosts=2)
+
+
+def _fails(rank, how):
+    """On one rank alone, however it fails, the others learn of it at once; a call whose arguments are wrong breaks nothing."""
+    with pytest.raises(RuntimeError, match="expected a bias of 4"):
+        host_reduce.all_reduce(torch.ones(3, 4), bias=torch.ones(5))
+    x = torch.ones(4, 6)
+    assert torch.equal(host_reduce.all_reduce(x.clone()), 4 * x)
+    way = host_reduce._way(None)
+    if rank == 0:
+        kind = KeyboardInterrupt if how == "interrupted" else MemoryError
+
+        def stop(*_):
+            raise kind
+
+        way._slots = stop
+    start = time.monotonic()
+    for _ in range(2):
+        with pytest.raises((RuntimeError, KeyboardInterrupt, MemoryError)):
+            host_reduce.all_gather(x)
+    assert way.broken
+    return time.monotonic() - start
+
+
+@pytest.mark.parametrize("how", ["interrupted", "no memory"])
+def test_a_rank_that_fails_ends_the_others_waits(how):
+    try:
+        assert max(ranks.run(_fails, how, world=4, hosts=2)) < 10
+    finally:
+        ranks.stop(4, 2)
+
+
+def _keeps_little(rank):
+    host_reduce.all_gather(torch.ones(1 << 22))
+    assert host_reduce._way(None)._room.numel() <= host_reduce._MOST_KEPT
+
+
+def test_large_messages_keep_no_memory():
+    ranks.run(_keeps_little, world=4, hosts=2)
 
 
 def _without_gloo(rank):

@@ -8,6 +8,7 @@ import models
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.flop_counter
 import transformers
 import zoo
 from torch import nn
@@ -231,6 +232,29 @@ def test_inference_mode(attention, ops, learns):
         assert len(ops) == 14
         torch.testing.assert_close(attention(x), plain(x))  # q apart from then on
     assert len(ops) == 17
+
+
+def test_what_waits_is_for_the_very_layer_and_for_plain_calls(attention):
+    learn(attention, X)
+    with torch.no_grad():
+        attention.q(X)
+        other = copy.copy(attention.k)
+        other._parameters = {name: nn.Parameter(torch.zeros_like(p)) for name, p in attention.k._parameters.items()}
+        assert not other(X).any()
+        attention.q(X)
+        with torch.utils.flop_counter.FlopCounterMode(display=False) as flops:
+            attention.k(X)
+        assert flops.get_total_flops() > 0
+
+
+def test_inference_mode_with_one_column():
+    layers = nn.ModuleList([nn.Linear(1, 8), nn.Linear(1, 8)]).eval()
+    epilogue.torch.fuse(layers, linears="always")
+    with torch.inference_mode():
+        for _ in range(3):
+            x = torch.randn(5, 7).as_strided((5, 1), (1, 7))
+            for layer in layers:
+                torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
 
 
 def test_what_the_first_calls_packed_goes():

@@ -51,8 +51,15 @@ def test_bits_are_those_of_pytorchs_ops(dtype, wave, wide, threads):
         q, k, cos, sin = _given(dtype, wave, batch, rows, columns, turned, heads, whole)
         outs = torch.ops.epilogue.rotary(q, k, cos, sin, heads, wide)
         for x, out in zip((q, k), outs):
-            assert torch.equal(out, _turned(x, cos, sin, heads, wide)) and out.dtype == dtype and out.stride() == x.stride()
+            assert torch.equal(out, _turned(x, cos, sin, heads, wide)) and out.dtype == dtype
+            assert out.stride() == x.stride() if columns == turned else out.is_contiguous()
     torch.set_num_threads(before)
+
+
+def test_rows_that_overlap():
+    q = torch.randn(400).as_strided((1, 2, 5, 8), (50, 20, 1, 1))
+    _, k, cos, sin = _given(FLOAT, FLOAT, 1, 5, 8, 8, 1)
+    assert torch.equal(torch.ops.epilogue.rotary(q, k, cos, sin, 1, False)[0], _turned(q, cos, sin, 1))
 
 
 @pytest.mark.parametrize("dtype", [FLOAT, BF16])
@@ -198,17 +205,26 @@ def test_functions_that_only_look_alike():
         return tuple(torch.cat((x[..., :64] * cos[..., :64] + _half(x[..., :64]) * sin[..., :64], x[..., 64:]), dim=-1) for x in (q, k))
 
     def by_value(q, k, cos, sin, unsqueeze_dim=1):
-        return turn(q, k, cos, sin, unsqueeze_dim) if q.shape[2] < 8 else (q, k)
+        return (_turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)) if q.shape[2] < 8 else (q, k)
 
     def writes(q, k, cos, sin, unsqueeze_dim=1):
-        outs = turn(q, k, cos, sin, unsqueeze_dim)
+        outs = _turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)
         q.zero_()
         return outs
 
     def other_names(x, y, cos, sin, unsqueeze_dim=1):
-        return turn(x, y, cos, sin, unsqueeze_dim)
+        return _turned(x, cos, sin, unsqueeze_dim), _turned(y, cos, sin, unsqueeze_dim)
 
     def with_default_2(q, k, cos, sin, unsqueeze_dim=2):
+        return _turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)
+
+    def few_batches(q, k, cos, sin, unsqueeze_dim=1):
+        return _turned(q[:32], cos, sin, unsqueeze_dim), _turned(k[:32], cos, sin, unsqueeze_dim)
+
+    def few_rows(q, k, cos, sin, unsqueeze_dim=1):
+        return _turned(q[..., :512, :], cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)
+
+    def of_a_cell(q, k, cos, sin, unsqueeze_dim=1):
         return turn(q, k, cos, sin, unsqueeze_dim)
 
     def all_columns(own, count):
@@ -216,7 +232,8 @@ def test_functions_that_only_look_alike():
 
     assert all_columns(turn, 64) is False and all_columns(turn, 128) is False
     assert all_columns(first_64, 64) is False and all_columns(first_64, 128) is None
-    assert [all_columns(f, 16) for f in (by_value, writes, other_names, with_default_2)] == [None] * 4
+    others = (by_value, writes, other_names, with_default_2, few_batches, few_rows, of_a_cell)
+    assert [all_columns(f, 16) for f in others] == [None] * len(others)
 
 
 def test_a_model_whose_function_is_not_known_stays(monkeypatch):
@@ -233,13 +250,33 @@ def test_a_model_whose_function_is_not_known_stays(monkeypatch):
     assert sys.modules[file.__name__].apply_rotary_pos_emb is other
 
 
-def test_a_users_change_of_the_function_counts(monkeypatch):
-    """Put in after fuse(), it runs."""
+CHANGES = {"apply_rotary_pos_emb": lambda q, k, cos, sin, unsqueeze_dim=1: (q, k), "rotate_half": lambda x: -x}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_users_change_of_the_function_counts(name, monkeypatch):
+    """Put in after fuse() and a call, it runs."""
     model = epilogue.torch.fuse(models.build("mistral"))
-    file = _file("mistral")
-    plain = copy.deepcopy(epilogue.torch.unfuse(copy.deepcopy(model)))
-    monkeypatch.setattr(file, "apply_rotary_pos_emb", lambda q, k, cos, sin, unsqueeze_dim=1: (q, k))
+    plain = epilogue.torch.unfuse(copy.deepcopy(model))
     ids = models.ids(6)
     with torch.no_grad():
-        torch.testing.assert_close(model(ids).logits, plain(ids).logits, rtol=1e-4, atol=1e-5)
-    assert epilogue.torch.why(model).rotary_calls == 0
+        before = model(ids).logits
+        monkeypatch.setattr(_file("mistral"), name, CHANGES[name])
+        got = model(ids).logits
+        torch.testing.assert_close(got, plain(ids).logits, rtol=1e-4, atol=1e-5)
+    assert epilogue.torch.why(model).rotary_calls == models.LAYERS and not torch.allclose(got, before)
+
+
+def test_nobody_elses_generators_move():
+    torch.manual_seed(7)
+    want = torch.rand(3)
+    torch.manual_seed(7)
+    rotary._is_wide.cache_clear()
+    with torch.no_grad():
+        epilogue.torch.fuse(models.BUILD["qwen3"]()).eval()
+    torch.manual_seed(7)
+    epilogue.torch.fuse(model := models.BUILD["llama"]())
+    torch.manual_seed(7)
+    with torch.no_grad():
+        model(torch.tensor([[3, 4]]))
+    assert torch.equal(torch.rand(3), want)

@@ -12,7 +12,8 @@ caller's business (sharded.py).
 
 The memory (2 MiB a rank, and 8 MiB more where products give their rows block by block) is made by the first rank of a host at a
 group's first call, and opened by the others of that host. It has no name: nothing is left behind, whoever ends when. A rank that ended,
-or that does not come within the group's timeout, is a RuntimeError on all others; then the group is of no more use.
+or that does not come within the group's timeout, is a RuntimeError on all others; then the group is of no more use. Over several hosts
+so is a rank where a call fails in any other way (no memory, an interrupt).
 """
 
 import contextlib
@@ -32,6 +33,7 @@ _lock = threading.Lock()
 _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDictionary()
 _BLOCK = 1 << 20  # numbers that are sent between hosts at once
 _WORD = 4  # bytes of a number of a message
+_MOST_KEPT = 1 << 22  # such numbers, between calls
 _TAG = 2  # of a message between hosts; all_reduce takes 0 and 1 in turn
 _DTYPES = (torch.float32, torch.bfloat16)
 _ops = torch.ops.epilogue
@@ -210,18 +212,23 @@ class _Hosts:
 
     @contextlib.contextmanager
     def call(self) -> "typing.Iterator[_Hosts]":
-        """Around a call of all ranks: the first that fails is the last, and the other hosts learn of it."""
+        """Around a call of all ranks, whose arguments are right: the first that fails, however it does, is the last, and all others learn
+        of it."""
         if self.broken:
             raise RuntimeError(self.broken)
         try:
             yield self
-        except RuntimeError as error:
-            self.broken = str(error)
+        except BaseException as error:
+            self.broken = str(error) or type(error).__name__
+            _ops.host_group_fail.default(self.local.number, self.broken)
             if self.firsts is not None:  # which closes the connections: who waits for this host does so no more
                 with contextlib.suppress(AttributeError, RuntimeError):  # older torch: they close with the group
                     self.firsts.abort()
                 self.firsts = None
             raise
+        finally:
+            if self._room.numel() > _MOST_KEPT:
+                self._room = torch.empty(0)
 
     def _end(self, reason: str, cause: "RuntimeError | None") -> typing.NoReturn:
         _ops.host_group_fail.default(self.local.number, reason)
@@ -402,6 +409,10 @@ def all_reduce(
     more = [t for t in (bias, residual) if t is not None]
     found = _way(group) if _fits(x) else None
     if found is not None and all(_fits(t) and t.dtype is x.dtype for t in more):
+        columns = x.shape[-1] if x.dim() else 1
+        if (bias is not None and bias.shape != (columns,)) or (residual is not None and residual.numel() != x.numel()):
+            shapes = ", ".join(str(list(t.shape)) for t in more)
+            raise RuntimeError(f"x {list(x.shape)}: expected a bias of {columns} and a residual like x, got {shapes}")
         with found.call() as way:
             way.all_reduce(x, bias, residual)
         return x

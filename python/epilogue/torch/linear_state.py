@@ -138,7 +138,7 @@ def _bits_of(x: torch.Tensor) -> torch.Tensor:
 
 def _is_shareable(x: torch.Tensor) -> bool:
     """Whether it can be known that x was not written since."""
-    return not x.is_inference() or (x.numel() <= _MOST_COMPARED and x.is_contiguous())
+    return not x.is_inference() or (x.numel() <= _MOST_COMPARED and x.is_contiguous() and x.stride(-1) == 1)
 
 
 def _called(
@@ -402,9 +402,10 @@ class LinearState:
         if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
             return False
         rows = x.numel() // max(lost.columns, 1)
-        together = self.together  # more weights may gain where these alone do not
-        if together is not None and (together.lost is None or together.lost.reason_of(rows) is None):
-            return False
+        if self.together is not None:  # more weights may gain where these alone do not
+            all_lost = self.together.lost
+            if all_lost is None or all_lost.dtype is not lost.dtype or all_lost.reason_of(rows) is None:
+                return False
         reason = lost.reason_of(rows)
         if reason is None:
             return False
@@ -412,10 +413,12 @@ class LinearState:
         self.own_calls += 1
         return True
 
-    def take_waiting(self, x: typing.Any) -> "torch.Tensor | None":
+    def take_waiting(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """What the call of another layer of this input made for this one a moment ago; None: nothing waits, or all has to be looked at."""
         pending = None if self.together is None else getattr(self.together.local, "pending", None)
-        if pending is None or pending.x is not x or pending.autocast is not None or _is_grad_enabled() or _is_autocast_enabled("cpu"):
+        if pending is None or pending.x is not x or pending.autocast is not None or self.alone.modules[0] is not module:
+            return None
+        if _is_grad_enabled() or _is_autocast_enabled("cpu") or signals.foreign() is not None:
             return None
         out = pending.outs.get(self) if pending.is_of(x, None) and self.store is None else None
         if out is not None:
@@ -532,7 +535,7 @@ def _linear_class(original: type) -> type:
         state: "LinearState | None" = self.__dict__.get(STATE)
         if state is None:
             return own(self, *args)  # not fused any more, but a plan holds this function
-        out = state.take_waiting(args[0])
+        out = state.take_waiting(self, args[0])
         if out is not None:
             return out
         if state.loses_again(self, args[0]):

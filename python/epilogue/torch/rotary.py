@@ -4,7 +4,8 @@ functions make eleven tensors and some five views.
 
 A model's attention calls `apply_rotary_pos_emb`, a function of its module of Python. In its place stands a function here, which asks
 who calls: for modules that fuse() marked it runs the op, for all else the function that was there. The function is known by its values:
-on probes of each dtype the op gives its very bits, and torch.fx sees no step in it that probes could miss.
+on probes of each dtype and size of heads the op gives its very bits, and torch.fx sees no step in it that depends on other sizes or on
+values. If a global that it reads becomes another object (`rotate_half`), it runs itself.
 """
 
 import functools
@@ -48,18 +49,42 @@ class Calls:
         _register(self.file)
 
 
+_Read = typing.Tuple["dict[str, typing.Any]", str, typing.Any]
+
+
+def _reads_of(function: types.FunctionType, found: "list[_Read] | None" = None) -> "list[_Read]":
+    """The globals that a function and those that it calls read: where each is, and what it is."""
+    found = [] if found is None else found
+    for name in function.__code__.co_names:
+        space = function.__globals__
+        if name in space and not any(space is s and name == n for s, n, _ in found):
+            found.append((space, name, space[name]))
+            if type(space[name]) is types.FunctionType:
+                _reads_of(space[name], found)
+    return found
+
+
+def _is_inner_cut(node: fx.Node) -> bool:
+    """Whether a tensor is cut along its last dimension alone: probes are of the call's own columns, but of few rows, heads and batches."""
+    whole, cut = node.args
+    if isinstance(cut, int):
+        return isinstance(whole, fx.Node) and whole.target in (getattr, "size", "chunk", torch.chunk)  # of a shape, of parts
+    return isinstance(cut, tuple) and len(cut) == 2 and cut[0] is Ellipsis and isinstance(cut[1], slice)  # noqa: PLR2004
+
+
 @functools.lru_cache(maxsize=None)
 def _has_known_steps(own: types.FunctionType) -> bool:
     """Whether torch.fx sees all of the function: steps of _STEPS, and no choice by values."""
     code = own.__code__
     names = code.co_varnames[: code.co_argcount]
-    if names != _PARAMETERS or code.co_kwonlyargcount or code.co_flags & 0xC or own.__defaults__ != (1,):
+    if names != _PARAMETERS or code.co_kwonlyargcount or code.co_flags & 0xC or own.__defaults__ != (1,) or own.__closure__:
         return False
     try:
         graphs = [fx.Tracer().trace(lambda q, k, cos, sin: own(q, k, cos, sin, heads)) for heads in (1, 2)]  # noqa: B023
     except Exception:  # any failure means: another function
         return False
-    return all(n.target in _STEPS for graph in graphs for n in graph.nodes if n.op.startswith("call") or n.op == "get_attr")
+    steps = [n for graph in graphs for n in graph.nodes if n.op.startswith("call") or n.op == "get_attr"]
+    return all(n.target in _STEPS and (n.target is not operator.getitem or _is_inner_cut(n)) for n in steps)
 
 
 @functools.lru_cache(maxsize=None)
@@ -68,10 +93,10 @@ def _is_wide(own: types.FunctionType, dtype: torch.dtype, wave: torch.dtype, col
     turned: of the columns, those that cos and sin have."""
     if not _has_known_steps(own):
         return None
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"), torch.no_grad(), torch.inference_mode(False):
-        torch.manual_seed(1)
-        q, k = torch.randn(2, 3, 5, columns).to(dtype), torch.randn(2, 1, 5, columns).to(dtype)
-        cos, sin = (torch.randn(2, 5, turned).to(wave) for _ in range(2))
+    with torch.device("cpu"), torch.no_grad(), torch.inference_mode(False):
+        draws = torch.Generator().manual_seed(1)  # not the generators of others
+        q, k = (torch.randn(2, heads, 5, columns, generator=draws).to(dtype) for heads in (3, 1))
+        cos, sin = (torch.randn(2, 5, turned, generator=draws).to(wave) for _ in range(2))
         for wide in (False, True) if wave is dtype else (True,):
             if all(_is_same(own, q, k, cos, sin, heads, wide) for heads in (1, 2)):
                 return wide
@@ -90,7 +115,7 @@ def _is_same(own: types.FunctionType, q: torch.Tensor, k: torch.Tensor, cos: tor
     return all(type(a) is _Tensor and a.dtype is b.dtype and torch.equal(a, b) for a, b in zip(outs, mine))
 
 
-def _run(own: types.FunctionType, q: typing.Any, k: typing.Any, cos: typing.Any, sin: typing.Any, heads: int) -> typing.Any:
+def _run(own: types.FunctionType, reads: "list[_Read]", q: typing.Any, k: typing.Any, cos: typing.Any, sin: typing.Any, heads: int) -> typing.Any:
     """What the function gives; None where it has to run."""
     if not (type(q) is _Tensor and type(k) is _Tensor and type(cos) is _Tensor and type(sin) is _Tensor):  # DTensors, fake ones
         return None
@@ -111,11 +136,16 @@ def _run(own: types.FunctionType, q: typing.Any, k: typing.Any, cos: typing.Any,
         return None
     if _is_grad_enabled() and (q.requires_grad or k.requires_grad or cos.requires_grad or sin.requires_grad):
         return None
+    for space, name, value in reads:
+        if space.get(name) is not value:
+            return None
     wide = _is_wide(own, dtype, wave, columns, waves[2])
     return None if wide is None else _op(q, k, cos, sin, heads, wide)
 
 
 def _around(own: types.FunctionType) -> typing.Callable[..., typing.Any]:
+    reads = _reads_of(own)
+
     @functools.wraps(own)
     def rotate(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         if is_compiling():
@@ -124,7 +154,7 @@ def _around(own: types.FunctionType) -> typing.Callable[..., typing.Any]:
         calls = caller.__dict__.get(_STATE) if isinstance(caller, nn.Module) else None
         if calls is None or len(args) != len(_PARAMETERS) - 1 or kwargs.keys() - {"unsqueeze_dim"}:
             return own(*args, **kwargs)
-        out = _run(own, *args, kwargs.get("unsqueeze_dim", 1))
+        out = _run(own, reads, *args, kwargs.get("unsqueeze_dim", 1))
         if out is None:
             return own(*args, **kwargs)
         calls.fused += 1

@@ -52,7 +52,7 @@ def _takes(query: typing.Any, key: typing.Any, value: typing.Any, mask: typing.A
     shape, keys, values = query.shape, key.shape, value.shape
     if not len(shape) == len(keys) == len(values) == 4:
         return False
-    if 0 in keys or 0 in values or shape[1] % keys[1] or shape[0] != keys[0] or shape[3] != keys[3] or values[:3] != keys[:3]:
+    if 0 in shape or 0 in keys or 0 in values or shape[1] % keys[1] or shape[0] != keys[0] or shape[3] != keys[3] or values[:3] != keys[:3]:
         return False
     dtype = query.dtype
     if dtype not in _DTYPES or key.dtype is not dtype or value.dtype is not dtype:
@@ -75,7 +75,10 @@ def _is_plain(given: "dict[str, typing.Any]") -> bool:
     """Whether nothing else is asked for, and nothing else looks on."""
     if given.get("dropout") or given.get("position_bias") is not None or not isinstance(given.get("scaling"), (float, int, type(None))):
         return False
-    if any(given.get(name) not in (None, False) for name in _OTHERS) or given.get("is_causal") not in (None, False, True):
+    # By identity: a tensor says no truth, and a number that is 0 may be an error of the caller's.
+    if any(given.get(name) is not None and given[name] is not False for name in _OTHERS):
+        return False
+    if not isinstance(given.get("is_causal"), (bool, type(None))):
         return False
     return signals.foreign() is None and not torch.is_autocast_enabled("cpu")
 

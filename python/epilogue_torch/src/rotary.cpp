@@ -132,9 +132,18 @@ void set_strides(int64_t (&to)[3], const Layout& of, int64_t heads) {
   to[2] = of.strides[static_cast<size_t>(heads)];
 }
 
-// q and k with their positions' rotations, in memory of their own that is laid out as theirs.
-// heads: the dimension of heads, 1 or 2. is_wide: products are f32, and the sum alone is rounded;
-// cos of f32 asks for it.
+// Memory for what the op gives for x: laid out as x, or, where columns that do not turn are put
+// behind, or x's columns would lie apart, contiguous, as the models' functions have it.
+Torch empty_for(const Torch& x, const Layout& layout, int64_t turned) {
+  if (layout.sizes[3] == turned) {
+    Torch y = torch::stable::empty_like(x);
+    if (turned == 1 || y.stride(3) == 1) return y;
+  }
+  return empty_like_rows(x, epilogue::Dims(layout.sizes));
+}
+
+// q and k with their positions' rotations, in memory of their own. heads: the dimension of heads,
+// 1 or 2. is_wide: products are f32, and the sum alone is rounded; cos of f32 asks for it.
 std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t heads,
                                 bool is_wide) {
   require_defined(q, "q");
@@ -166,7 +175,7 @@ std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t 
   if (!fits(lq) || !fits(lk) || columns % 2 != 0 || !fits_wave(lcos) || !fits_wave(lsin))
     refuse(q, k, cos, sin);
 
-  Torch q_out = torch::stable::empty_like(q), k_out = torch::stable::empty_like(k);
+  Torch q_out = empty_for(q, lq, columns), k_out = empty_for(k, lk, columns);
   Call call{};
   const Layout* const from[] = {&lq, &lk};
   Torch* const to[] = {&q_out, &k_out};
@@ -178,7 +187,6 @@ std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t 
     h.columns = from[i]->sizes[3];
     set_strides(h.x_strides, *from[i], heads);
     const Layout out(*to[i]);
-    if (out.strides[3] != 1 && h.columns != 1) refuse(q, k, cos, sin);
     h.y = to[i]->mutable_data_ptr();
     set_strides(h.y_strides, out, heads);
     elements += h.count * h.columns;
