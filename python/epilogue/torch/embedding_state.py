@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfuse_class
+from .fused_class import call_around, class_of, unfuse_class
 from .later import plain
 from .report import Row
 
@@ -66,15 +66,10 @@ def _obstacle(module: nn.Module, ids: typing.Any) -> "str | None":
 
 @functools.lru_cache(maxsize=None)
 def _embedding_class(original: type) -> type:
-    """__call__ stands around the hooks and the forward of the plan."""
+    def run(module: nn.Module, ids: typing.Any) -> "torch.Tensor | None":
+        return module.__dict__[STATE].run(module, ids)
 
-    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling() or len(args) != 1 or kwargs:
-            return original.__call__(self, *args, **kwargs)
-        out = self.__dict__[STATE].run(self, args[0])
-        return original.__call__(self, *args) if out is None else out
-
-    return class_of(original, _embedding_class, call, "__call__")
+    return class_of(original, _embedding_class, call_around(original, run), "__call__")
 
 
 def is_fused_embedding(module: nn.Module) -> bool:

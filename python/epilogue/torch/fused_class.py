@@ -101,6 +101,18 @@ def unfuse_class(module: nn.Module, state: str) -> None:
         del module.__dict__[state]
 
 
+def call_around(
+    original: type, run: "typing.Callable[[nn.Module, typing.Any], torch.Tensor | None]"
+) -> "typing.Callable[..., typing.Any]":
+    """A __call__ around the hooks and the forward of a plan: what run(module, x) gives, or, if it gives None, what they do."""
+
+    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        out = run(self, args[0]) if len(args) == 1 and not kwargs and not is_compiling() else None
+        return original.__call__(self, *args, **kwargs) if out is None else out
+
+    return call
+
+
 def _rebuild(original: type, make: "typing.Callable[[type], type]") -> nn.Module:
     module = original.__new__(original)
     module.__class__ = make(original)

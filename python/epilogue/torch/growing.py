@@ -15,6 +15,7 @@ import typing
 import torch
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from . import signals
 from .fused_class import is_compiling
 
 _Pair = typing.Tuple[torch.Tensor, torch.Tensor]
@@ -23,8 +24,6 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the op appends
 _has_append = hasattr(torch.ops.epilogue, "append")  # not in older ops
 _Tensor = torch.Tensor
 _transforms = torch._C._functorch.peek_interpreter_stack
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_jit_state = torch._C._get_tracing_state
 
 
 def _uses(x: torch.Tensor) -> "int | None":
@@ -104,11 +103,11 @@ class _Growing(DynamicLayer):
             return False
         if keys.shape != last[0] or values.shape != last[1] or keys.dtype is not last[2] or values.dtype is not last[2]:
             return False
-        if not keys.is_cpu or not values.is_cpu or _jit_state() is not None or _transforms() is not None or _dispatch_modes() > 0:
+        if not keys.is_cpu or not values.is_cpu or signals.foreign() is not None:
             return False
         if not self._is_in_room() or self._end + last[0][2] >= room[0].shape[2]:
             return False
-        return (keys.stride(3) == values.stride(3) == 1) and (not room[0].is_inference() or _is_inference())
+        return keys.stride(3) == values.stride(3) == 1 and self._is_writable()
 
     def _append_again(self, keys: torch.Tensor, values: torch.Tensor) -> _Pair:
         room = typing.cast(_Pair, self._room)

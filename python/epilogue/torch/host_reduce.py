@@ -18,6 +18,7 @@ so is a rank where a call fails in any other way (no memory, an interrupt).
 
 import contextlib
 import datetime
+import functools
 import os
 import secrets
 import threading
@@ -34,6 +35,7 @@ _made: "weakref.WeakKeyDictionary[typing.Any, typing.Any]" = weakref.WeakKeyDict
 _BLOCK = 1 << 20  # numbers that are sent between hosts at once
 _WORD = 4  # bytes of a number of a message
 _MOST_KEPT = 1 << 22  # such numbers, between calls
+_ELSEWHERE = "[host group] a rank of another host ended, or failed"
 _TAG = 2  # of a message between hosts; all_reduce takes 0 and 1 in turn
 _DTYPES = (torch.float32, torch.bfloat16)
 _ops = torch.ops.epilogue
@@ -47,9 +49,6 @@ class _HostGroup:
         self._finalizer = weakref.finalize(self, _library.releaser("host_group_close"), number)
         self._finalizer.atexit = False  # the process gives its memory back by itself
 
-    def call(self) -> "contextlib.nullcontext[_HostGroup]":
-        return contextlib.nullcontext(self)
-
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
         _ops.host_all_reduce.default(x, self.number, bias, residual)
 
@@ -58,6 +57,31 @@ class _HostGroup:
 
     def reduce_scatter(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
         _ops.host_reduce_scatter.default(x, self.number, out, outer)
+
+
+def _ends_all(method: "typing.Callable[..., None]") -> "typing.Callable[..., None]":
+    """A call of all ranks of several hosts, whose arguments are right: the first that fails, however it does, is the last, and all others
+    learn of it."""
+
+    @functools.wraps(method)
+    def call(self: "_Hosts", *args: typing.Any) -> None:
+        if self.broken:
+            raise RuntimeError(self.broken)
+        try:
+            method(self, *args)
+        except BaseException as error:
+            self.broken = str(error) or type(error).__name__
+            _ops.host_group_fail.default(self.local.number, self.broken)
+            if self.firsts is not None:  # which closes the connections: who waits for this host does so no more
+                with contextlib.suppress(AttributeError, RuntimeError):  # older torch: they close with the group
+                    self.firsts.abort()
+                self.firsts = None
+            raise
+        finally:
+            if self._room.numel() > _MOST_KEPT:
+                self._room = torch.empty(0)
+
+    return call
 
 
 class _Hosts:
@@ -74,6 +98,14 @@ class _Hosts:
         self._parts: "dict[torch.dtype, list[torch.Tensor]]" = {}  # of the other hosts, in turn
 
     def all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
+        columns = x.shape[-1] if x.dim() else 1
+        if (bias is not None and bias.shape != (columns,)) or (residual is not None and residual.numel() != x.numel()):
+            shapes = ", ".join(str(list(t.shape)) for t in (bias, residual) if t is not None)
+            raise RuntimeError(f"x {list(x.shape)}: expected a bias of {columns} and a residual like x, got {shapes}")
+        self._all_reduce(x, bias, residual)
+
+    @_ends_all
+    def _all_reduce(self, x: torch.Tensor, bias: "torch.Tensor | None", residual: "torch.Tensor | None") -> None:
         """Block by block: one is under way between hosts while the next one is added up within them."""
         number = self.local.number
         if self.alone and len(self.hosts) > 3 and x.dtype is torch.float32:  # nothing to add up before, no other rank that may fail
@@ -98,10 +130,11 @@ class _Hosts:
                     _ops.host_add.default(sums, block, bias, added)
                 else:
                     if works and float(sums[-1]) != 0.0:
-                        self._end("[host group] a rank of another host ended, or failed", None)
+                        raise RuntimeError(_ELSEWHERE)
                     _ops.host_broadcast.default(sums, number, block, bias, added)
             before = now
 
+    @_ends_all
     def all_gather(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
         """out [outer, ranks, inner], of each rank's x [outer, inner]. Bits go as they are, as words of 4 bytes."""
         count = x.numel()
@@ -118,6 +151,7 @@ class _Hosts:
         for part, members in zip(parts, self.hosts):
             rows[:, _index(members)] = part.view(len(members), outer, -1).transpose(0, 1)
 
+    @_ends_all
     def reduce_scatter(self, x: torch.Tensor, out: torch.Tensor, outer: int) -> None:
         """out [outer, inner], this rank's of the sum of all ranks' x [outer, ranks, inner]. The hosts' sums are added in their order."""
         count, members = out.numel(), self.hosts[self.host]
@@ -195,44 +229,20 @@ class _Hosts:
         sums[count:] = 0.0  # how many hosts failed: those that did still come, so that no host waits for its timeout
         try:
             _ops.host_reduce.default(x, self.local.number, sums)
-        except RuntimeError as error:
+        except RuntimeError:
             sums[count:] = 1.0
             self._wait(self._start(self.firsts.allreduce, [sums]))
-            self._end(str(error), error)
+            raise
         return sums, [self._start(self.firsts.allreduce, [sums])]
 
     def _start(self, call: "typing.Callable[..., typing.Any]", *args: typing.Any) -> typing.Any:
         try:
             return call(*args)
         except RuntimeError as error:
-            self._end(f"[host group] between hosts: {error}", error)
+            raise RuntimeError(f"[host group] between hosts: {error}") from error
 
     def _wait(self, work: typing.Any) -> None:
         self._start(work.wait)
-
-    @contextlib.contextmanager
-    def call(self) -> "typing.Iterator[_Hosts]":
-        """Around a call of all ranks, whose arguments are right: the first that fails, however it does, is the last, and all others learn
-        of it."""
-        if self.broken:
-            raise RuntimeError(self.broken)
-        try:
-            yield self
-        except BaseException as error:
-            self.broken = str(error) or type(error).__name__
-            _ops.host_group_fail.default(self.local.number, self.broken)
-            if self.firsts is not None:  # which closes the connections: who waits for this host does so no more
-                with contextlib.suppress(AttributeError, RuntimeError):  # older torch: they close with the group
-                    self.firsts.abort()
-                self.firsts = None
-            raise
-        finally:
-            if self._room.numel() > _MOST_KEPT:
-                self._room = torch.empty(0)
-
-    def _end(self, reason: str, cause: "RuntimeError | None") -> typing.NoReturn:
-        _ops.host_group_fail.default(self.local.number, reason)
-        raise RuntimeError(reason) from cause
 
 
 class _Messages:
@@ -263,11 +273,8 @@ class _Messages:
             self.send(host, failed=True)
         for work in self._works:
             self.way._wait(work)
-        self._works.clear()
-        if error is not None:
-            self.way._end(str(error), error)
-        if any(float(self.takes[host][-1]) != 0.0 for host in self.others):
-            self.way._end("[host group] a rank of another host ended, or failed", None)
+        if error is None and any(float(self.takes[host][-1]) != 0.0 for host in self.others):
+            raise RuntimeError(_ELSEWHERE)
 
 
 def _timeout_of(group: typing.Any) -> float:
@@ -409,12 +416,7 @@ def all_reduce(
     more = [t for t in (bias, residual) if t is not None]
     found = _way(group) if _fits(x) else None
     if found is not None and all(_fits(t) and t.dtype is x.dtype for t in more):
-        columns = x.shape[-1] if x.dim() else 1
-        if (bias is not None and bias.shape != (columns,)) or (residual is not None and residual.numel() != x.numel()):
-            shapes = ", ".join(str(list(t.shape)) for t in more)
-            raise RuntimeError(f"x {list(x.shape)}: expected a bias of {columns} and a residual like x, got {shapes}")
-        with found.call() as way:
-            way.all_reduce(x, bias, residual)
+        found.all_reduce(x, bias, residual)
         return x
     dist.all_reduce(x, group=group)
     for t in more:
@@ -451,8 +453,7 @@ def all_gather(x: torch.Tensor, group: typing.Any = None, *, dim: int = 0) -> to
         dist.all_gather(parts, x.contiguous(), group=group)
         return torch.cat(parts, dim)
     out = x.new_empty([size * ranks if d == dim else size for d, size in enumerate(x.shape)])
-    with found.call() as way:
-        way.all_gather(x, out, outer)
+    found.all_gather(x, out, outer)
     return out
 
 
@@ -469,6 +470,5 @@ def reduce_scatter(x: torch.Tensor, group: typing.Any = None, *, dim: int = 0) -
         dist.reduce_scatter_tensor(part, parts, group=group)
         return part
     out = x.new_empty([size // ranks if d == dim else size for d, size in enumerate(x.shape)])
-    with found.call() as way:
-        way.reduce_scatter(x, out, outer)
+    found.reduce_scatter(x, out, outer)
     return out

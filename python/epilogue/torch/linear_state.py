@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from . import choose, gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfuse_class
+from .fused_class import call_around, class_of, is_compiling, unfuse_class
 from .handle import Handle
 from .later import Later, plain
 from .linears import is_conv1d, is_linear
@@ -290,18 +290,26 @@ class _Set:
     def is_whole(self) -> bool:
         return all(s.together is self and s.alone is not None and s.alone.modules[0] is m for s, m in zip(self.members, self.modules))
 
+    def waits(self) -> bool:
+        """Whether results wait for members, on this thread."""
+        return getattr(self.local, "pending", None) is not None
+
+    def hand_out(self, state: "LinearState", x: torch.Tensor, autocast: "torch.dtype | None") -> "torch.Tensor | None":
+        """What waits for the member; None: it is of another input, or nothing is."""
+        pending: _Pending = self.local.pending
+        out = pending.outs.pop(state, None) if pending.is_of(x, autocast) else None
+        if not pending.outs:
+            self.local.pending = None
+        return out
+
     def give(self, state: "LinearState", x: torch.Tensor, options: "Options", again: bool = False) -> "torch.Tensor | None":
         """A member's result; None where it runs by itself. again: x is what again() takes."""
-        pending: "_Pending | None" = getattr(self.local, "pending", None)
         autocast = torch.get_autocast_dtype("cpu") if _is_autocast_enabled("cpu") else None
-        if pending is not None:
-            if pending.is_of(x, autocast) and state in pending.outs:
-                out = pending.outs.pop(state)
-                if not pending.outs:
-                    self.local.pending = None
-                return out
-            self.part()  # somebody did not call for what is theirs, or with another x
-            return None
+        if self.waits():
+            out = self.hand_out(state, x, autocast)
+            if out is None:
+                self.part()  # somebody did not call for what is theirs, or with another x
+            return out
         if state is not self.members[0]:
             return None
         if not self.is_whole():
@@ -415,16 +423,13 @@ class LinearState:
 
     def take_waiting(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """What the call of another layer of this input made for this one a moment ago; None: nothing waits, or all has to be looked at."""
-        pending = None if self.together is None else getattr(self.together.local, "pending", None)
-        if pending is None or pending.x is not x or pending.autocast is not None or self.alone.modules[0] is not module:
+        together = self.together
+        if together is None or not together.waits() or self.store is not None or self.alone.modules[0] is not module:
             return None
         if _is_grad_enabled() or _is_autocast_enabled("cpu") or signals.foreign() is not None:
             return None
-        out = pending.outs.get(self) if pending.is_of(x, None) and self.store is None else None
+        out = together.hand_out(self, x, None)
         if out is not None:
-            del pending.outs[self]
-            if not pending.outs:
-                self.together.local.pending = None
             self.fused_calls += 1
         return out
 
@@ -553,15 +558,12 @@ def _linear_class(original: type) -> type:
 
 @functools.lru_cache(maxsize=None)
 def _split_class(original: type) -> type:
-    """Of a layer that is split over ranks: __call__ stands around the hooks and the forward of its plan."""
+    """Of a layer that is split over ranks."""
 
-    def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling() or len(args) != 1 or kwargs or not isinstance(args[0], torch.Tensor):
-            return original.__call__(self, *args, **kwargs)
-        out = self.__dict__[STATE].run_split(self, args[0])
-        return original.__call__(self, *args) if out is None else out
+    def run(module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
+        return module.__dict__[STATE].run_split(module, x) if isinstance(x, torch.Tensor) else None
 
-    return class_of(original, _split_class, call, "__call__")
+    return class_of(original, _split_class, call_around(original, run), "__call__")
 
 
 def is_fused_linear(module: nn.Module) -> bool:

@@ -42,7 +42,11 @@ struct Waves {
   int64_t sin_strides[2];
 };
 
+// Of q and k, and how it rounds; by cos and sin of the same dtype, or of f32.
+enum class Kind : uint8_t { f32, bf16, bf16_wide, bf16_by_f32 };
+
 struct Call {
+  Kind kind;
   Heads heads[2];
   Waves waves;
   int64_t rows;
@@ -92,25 +96,15 @@ template <bool is_wide, class T, class Wave>
 }
 
 // Compiled for AVX-512 and AVX2 too, which the library's baseline lacks; the loader picks one.
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_f32(const Call& call,
-                                                                            int64_t begin,
-                                                                            int64_t end) {
-  rotate_all<true, float, float>(call, begin, end);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_bf16(const Call& call,
-                                                                             int64_t begin,
-                                                                             int64_t end) {
-  rotate_all<false, uint16_t, uint16_t>(call, begin, end);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_wide(const Call& call,
-                                                                             int64_t begin,
-                                                                             int64_t end) {
-  rotate_all<true, uint16_t, uint16_t>(call, begin, end);
-}
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate_by_f32(const Call& call,
-                                                                               int64_t begin,
-                                                                               int64_t end) {
-  rotate_all<true, uint16_t, float>(call, begin, end);
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void rotate(const Call& call,
+                                                                        int64_t begin,
+                                                                        int64_t end) {
+  switch (call.kind) {
+    case Kind::f32: return rotate_all<true, float, float>(call, begin, end);
+    case Kind::bf16: return rotate_all<false, uint16_t, uint16_t>(call, begin, end);
+    case Kind::bf16_wide: return rotate_all<true, uint16_t, uint16_t>(call, begin, end);
+    case Kind::bf16_by_f32: return rotate_all<true, uint16_t, float>(call, begin, end);
+  }
 }
 
 bool is_number(ScalarType type) {
@@ -198,16 +192,16 @@ std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t 
   w.cos_strides[1] = lcos.strides[1];
   w.sin_strides[1] = lsin.strides[1];
   call.rows = rows;
-  const auto run = type == ScalarType::Float   ? &rotate_f32
-                   : wave == ScalarType::Float ? &rotate_by_f32
-                   : is_wide                   ? &rotate_wide
-                                               : &rotate_bf16;
+  call.kind = type == ScalarType::Float   ? Kind::f32
+              : wave == ScalarType::Float ? Kind::bf16_by_f32
+              : is_wide                   ? Kind::bf16_wide
+                                          : Kind::bf16;
   const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, elements));
   if (batch * rows <= grain)
-    run(call, 0, batch * rows);
+    rotate(call, 0, batch * rows);
   else
     torch::stable::parallel_for(0, batch * rows, grain,
-                                [&](int64_t begin, int64_t end) { run(call, begin, end); });
+                                [&](int64_t begin, int64_t end) { rotate(call, begin, end); });
   return {std::move(q_out), std::move(k_out)};
 }
 
