@@ -189,7 +189,7 @@ def test_compiled(backend):
 def test_the_functions_of_models_are_known():
     def known(name, dtype=FLOAT, wave=FLOAT, turned=16):
         own = _file(name).apply_rotary_pos_emb
-        return rotary._is_wide(getattr(own, "_epilogue_own", own), dtype, wave, 16, turned)
+        return rotary.is_wide(getattr(own, "_epilogue_own", own), dtype, wave, 16, turned)
 
     assert [known(name) for name in ("llama", "mixtral", "qwen3_moe", "olmo2", "phi3", "cohere", "gpt_oss")] == [False] * 5 + [None] * 2
     assert known("olmo2", BF16, FLOAT) is True and known("llama", BF16, FLOAT) is None
@@ -228,7 +228,7 @@ def test_functions_that_only_look_alike():
         return turn(q, k, cos, sin, unsqueeze_dim)
 
     def all_columns(own, count):
-        return rotary._is_wide(own, FLOAT, FLOAT, count, count)
+        return rotary.is_wide(own, FLOAT, FLOAT, count, count)
 
     assert all_columns(turn, 64) is False and all_columns(turn, 128) is False
     assert all_columns(first_64, 64) is False and all_columns(first_64, 128) is None
@@ -271,7 +271,7 @@ def test_nobody_elses_generators_move():
     torch.manual_seed(7)
     want = torch.rand(3)
     torch.manual_seed(7)
-    rotary._is_wide.cache_clear()
+    rotary.is_wide.cache_clear()
     with torch.no_grad():
         epilogue.torch.fuse(models.BUILD["qwen3"]()).eval()
     torch.manual_seed(7)

@@ -6,7 +6,7 @@ import typing
 
 from torch import nn
 
-from . import embedding_state, experts_state, inline, linear_state, norm_state, prepared, sharded
+from . import decoded, decoded_layer, embedding_state, experts_state, inline, linear_state, norm_state, prepared, sharded
 from .bits import bits_of, options_of
 from .cache import fuse_caches, grown_caches, unfuse_caches
 from .fused_class import STATE, fused_class, unfused_class
@@ -114,8 +114,8 @@ def fuse(
         find them there. unfuse() brings them back. What was packed runs fused at any number of rows.
     caches: keys and values of a transformers' DynamicCache that the model is called with grow in place (grow()), and are not copied
         for each token.
-    attention: transformers' attention ("sdpa") of one query to four, as when a model decodes, runs by torch.ops.epilogue.attention
-        where that gains, in inference.
+    attention: transformers' attention ("sdpa") runs by torch.ops.epilogue.attention where that gains, rotary embeddings as one op, and
+        layers of one new token as one (or their attention, from q, k and v to the output), in inference.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"fuse() expects an nn.Module, got {type(model).__name__}")
@@ -139,6 +139,8 @@ def fuse(
         norm_state.unfuse_norm(module)
         embedding_state.unfuse_embedding(module)
         prepared.unfuse_inputs(module)
+        decoded.unfuse_decoded(module)
+        decoded_layer.unfuse_decoded_layer(module)
         unfuse_attention(module)
     unfuse_caches(model)
     apart: "dict[nn.Module, str]" = {}  # by MLP
@@ -176,6 +178,8 @@ def fuse(
         fuse_caches(model)
     if attention:
         fuse_attention(model)
+        decoded.fuse_decoded(model)
+        decoded_layer.fuse_decoded_layers(model)
     if folder is not None:
         _release(model, folder)
     try:
@@ -254,6 +258,8 @@ def unfuse(model: nn.Module) -> nn.Module:
         norm_state.unfuse_norm(module)
         embedding_state.unfuse_embedding(module)
         prepared.unfuse_inputs(module)
+        decoded.unfuse_decoded(module)
+        decoded_layer.unfuse_decoded_layer(module)
         unfuse_attention(module)
     unfuse_caches(model)
     return model
@@ -352,4 +358,5 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
     linears = tuple(linear_state.rows_of(model, _of_mlps(model)))
     shares = () if profile is None else shares_of(profile)
     norms, embeddings = tuple(norm_state.rows_of(model)), tuple(embedding_state.rows_of(model))
-    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings, rotary_calls(model))
+    return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings, rotary_calls(model),
+                  decoded.decoded_calls(model), decoded_layer.decoded_layers(model))

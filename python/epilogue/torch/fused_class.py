@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from .state import State
 
 STATE = "_epilogue_state"  # of an MLP, or of the layer around one: its attribute
+DECODED = "_epilogue_decoded_layer"  # of a decoder's layer (decoded_layer.py)
 is_compiling = torch.compiler.is_compiling
 
 
@@ -54,7 +55,14 @@ def _layer_call(own: typing.Callable[..., typing.Any], norm: "str | None") -> ty
     """Of a layer with that norm; without one, of an MLP in the midst of forward()."""
 
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling() or self.__dict__[STATE].declines(self, args, kwargs):
+        if is_compiling():
+            return own(self, *args, **kwargs)
+        decoded = self.__dict__.get(DECODED)
+        if decoded is not None:
+            out = decoded.run(self, args, kwargs)
+            if out is not None:
+                return out
+        if self.__dict__[STATE].declines(self, args, kwargs):
             return own(self, *args, **kwargs)
         if norm is None:
             return inline.run(self, STATE, args, kwargs)

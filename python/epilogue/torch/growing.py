@@ -98,23 +98,34 @@ class _Growing(DynamicLayer):
 
     def _takes_again(self, keys: torch.Tensor, values: torch.Tensor) -> bool:
         """Whether the rows are as the last ones, and are written as those were: all checks of _takes() in a third of their time."""
-        last, room = self._last, self._room
-        if last is None or room is None or is_compiling() or torch.is_grad_enabled() or type(keys) is not _Tensor or type(values) is not _Tensor:
+        if self._last is None or is_compiling() or torch.is_grad_enabled() or type(keys) is not _Tensor or type(values) is not _Tensor:
             return False
-        if keys.shape != last[0] or values.shape != last[1] or keys.dtype is not last[2] or values.dtype is not last[2]:
+        if keys.dtype is not values.dtype or not keys.is_cpu or not values.is_cpu or signals.foreign() is not None:
             return False
-        if not keys.is_cpu or not values.is_cpu or signals.foreign() is not None:
-            return False
-        if not self._is_in_room() or self._end + last[0][2] >= room[0].shape[2]:
-            return False
-        return keys.stride(3) == values.stride(3) == 1 and self._is_writable()
+        return self._has_room_for(keys.shape, values.shape, keys.dtype) and keys.stride(3) == values.stride(3) == 1
 
-    def _append_again(self, keys: torch.Tensor, values: torch.Tensor) -> _Pair:
+    def _has_room_for(self, keys: torch.Size, values: torch.Size, dtype: torch.dtype) -> bool:
+        """Whether rows of these sizes were appended last, and would be again. Not while torch.compile traces, nor with gradients."""
+        last, room = self._last, self._room
+        if last is None or room is None or keys != last[0] or values != last[1] or dtype is not last[2]:
+            return False
+        return self._is_in_room() and self._end + keys[2] < room[0].shape[2] and self._is_writable()
+
+    def place_for(self, keys: torch.Size, values: torch.Size, dtype: torch.dtype) -> "tuple[torch.Tensor, torch.Tensor, int, int] | None":
+        """The buffers where rows of these sizes come next, and which rows are before them: from, to. None: update() has to take them.
+        Called where nothing is traced and gradients are off; put() is called when they are there."""
+        if not self._has_room_for(keys, values, dtype):
+            return None
         room = typing.cast(_Pair, self._room)
-        torch.ops.epilogue.append.default(*room, keys, values, self._end)
-        self._end += keys.shape[2]
-        rows = self._end - self._begin
-        return room[0].narrow(2, self._begin, rows), room[1].narrow(2, self._begin, rows)
+        return room[0], room[1], self._begin, self._end
+
+    def put(self, rows: int) -> _Pair:
+        """So many rows were written at the place. All rows; the layer keeps them."""
+        room = typing.cast(_Pair, self._room)
+        self._end += rows
+        count = self._end - self._begin
+        self.keys, self.values = self._seen = room[0].narrow(2, self._begin, count), room[1].narrow(2, self._begin, count)
+        return self._seen
 
     def _appended(self, new: _Pair) -> _Pair:
         """All rows, the new ones behind those that are there. The caller says which of them the layer keeps."""
@@ -195,8 +206,8 @@ class GrowingLayer(_Growing):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: typing.Any, **kwargs: typing.Any) -> _Pair:
         if self._takes_again(key_states, value_states):
-            self.keys, self.values = self._seen = self._append_again(key_states, value_states)
-            return self._seen
+            torch.ops.epilogue.append.default(*typing.cast(_Pair, self._room), key_states, value_states, self._end)
+            return self.put(key_states.shape[2])
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         new = (key_states, value_states)
@@ -222,13 +233,30 @@ class GrowingSlidingWindowLayer(_Growing, DynamicSlidingWindowLayer):
         if is_compiling() or getattr(self, "record_past", False) or not self._takes(new):
             self._drop()
             return super().update(key_states, value_states, *args, **kwargs)
-        # A prompt of many rows, of which the window kept the last.
-        if self._is_in_room() and self._room[0].shape[-2] > 4 * (self.keys.shape[-2] + key_states.shape[-2] + _LEAST_SPARE):
+        if self._has_room_of_a_prompt(key_states.shape[-2]):
             self._drop()
         self.cumulative_length += key_states.shape[-2]
         keys, values = self._appended(new)
+        self._keep_window(keys, values)
+        return keys, values
+
+    def _has_room_of_a_prompt(self, rows: int) -> bool:
+        """Of many rows, of which the window kept the last."""
+        return self._is_in_room() and self._room[0].shape[-2] > 4 * (self.keys.shape[-2] + rows + _LEAST_SPARE)
+
+    def _keep_window(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._kept(keys[:, :, -self.sliding_window + 1 :], values[:, :, -self.sliding_window + 1 :])
         self._begin = self._end - self.keys.shape[-2]
+
+    def place_for(self, keys: torch.Size, values: torch.Size, dtype: torch.dtype) -> "tuple[torch.Tensor, torch.Tensor, int, int] | None":
+        if getattr(self, "record_past", False) or self._has_room_of_a_prompt(keys[2]):
+            return None
+        return super().place_for(keys, values, dtype)
+
+    def put(self, rows: int) -> _Pair:
+        keys, values = super().put(rows)
+        self.cumulative_length += rows
+        self._keep_window(keys, values)
         return keys, values
 
 

@@ -410,6 +410,8 @@ class LinearState:
         if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
             return False
         rows = x.numel() // max(lost.columns, 1)
+        if self.together is None and self.siblings is not None and self._notes < LEARNING_CALLS and _is_shareable(x):
+            return False  # with whom it shares x is not known yet
         if self.together is not None:  # more weights may gain where these alone do not
             all_lost = self.together.lost
             if all_lost is None or all_lost.dtype is not lost.dtype or all_lost.reason_of(rows) is None:
@@ -564,6 +566,47 @@ def _split_class(original: type) -> type:
         return module.__dict__[STATE].run_split(module, x) if isinstance(x, torch.Tensor) else None
 
     return class_of(original, _split_class, call_around(original, run), "__call__")
+
+
+class Ready(typing.NamedTuple):
+    """Linear layers of one input, whose weights are packed, for calls of one row and dtype."""
+
+    of: _Set
+    states: "tuple[LinearState, ...]"
+    dtype: torch.dtype
+
+    def pack(self) -> "tuple[int, list[torch.Tensor]] | None":
+        """The handle and the parameters; None: not ready any more."""
+        pack = self.of.packs.get(self.dtype)
+        if pack is None or pack.handle is None or not pack.taken.holds(self.of):
+            return None
+        for state in self.states:
+            if (state.alone if len(self.states) == 1 else state.together) is not self.of or state.store is not None:
+                return None
+        return pack.handle.number, pack.taken.given
+
+    def count(self) -> None:
+        for state in self.states:
+            state.fused_calls += 1
+
+
+def ran_packed(module: nn.Module, rows: int, dtype: torch.dtype) -> bool:
+    """Whether the last call of this layer was of so many rows, and ran with packed weights that others may use too."""
+    state = module.__dict__.get(STATE)
+    of = None if state is None or state.alone is None else state.alone if state.together is None else state.together
+    return of is not None and of.won is not None and of.won[1] is dtype and of.won[0].numel() // of.won[0][-1] == rows
+
+
+def ready(modules: "typing.Sequence[nn.Module]", rows: int, dtype: torch.dtype) -> "Ready | None":
+    """If these layers, in this order, ran last as one call of so many rows."""
+    if not all(ran_packed(m, rows, dtype) for m in modules):
+        return None
+    states = tuple(m.__dict__[STATE] for m in modules)
+    of = states[0].alone if len(states) == 1 else states[0].together
+    if of is None or list(of.modules) != list(modules):
+        return None
+    made = Ready(of, states, dtype)
+    return None if made.pack() is None else made
 
 
 def is_fused_linear(module: nn.Module) -> bool:

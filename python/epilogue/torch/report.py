@@ -34,6 +34,8 @@ class Report:
     attention_calls: int = 0  # by the engine's kernel, outside torch.compile
     embeddings: "tuple[Row, ...]" = ()  # that tensor parallelism split
     rotary_calls: "int | None" = None  # of rotary embeddings, by one op; None: the model has none that the op computes
+    decoded_calls: int = 0  # of attention: those of one token that ran as one op with their linear layers
+    decoded_layers: int = 0  # of these: those that ran with their layer's MLP
 
     @property
     def fused(self) -> "tuple[Row, ...]":
@@ -68,7 +70,8 @@ class Report:
         rows = {"modules": self.rows, "linears": self.linears, "norms": self.norms, "embeddings": self.embeddings}
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
                 "released_bytes": self.released_bytes, "grown_caches": self.grown_caches, "attention_calls": self.attention_calls,
-                "rotary_calls": self.rotary_calls,
+                "rotary_calls": self.rotary_calls, "decoded_calls": self.decoded_calls,
+                "decoded_layers": self.decoded_layers,
                 "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
@@ -109,6 +112,9 @@ class Report:
             lines.append(f"{self.grown_caches} cache{'s' * (self.grown_caches != 1)} of keys and values grew in place")
         if self.attention_calls:
             lines.append(f"attention: {self.attention_calls} calls of the engine's kernel")
+        if self.decoded_calls:
+            layers = f", {self.decoded_layers} of them with the rest of the layer" if self.decoded_layers else ""
+            lines.append(f"  {self.decoded_calls} of one token, from q, k and v to the output as one op{layers}")
         if self.rotary_calls is not None:
             lines.append(f"rotary embeddings of queries and keys: one op, {self.rotary_calls} calls")
         released = f", of which {self.released_bytes / 2**20:.1f} MiB are in a file" if self.released_bytes else ""

@@ -19,11 +19,12 @@ from torch import fx, nn
 
 from . import signals
 from .fused_class import is_compiling
+from .recorded import Recorded
 
 _NAME = "apply_rotary_pos_emb"
 _PARAMETERS = ("q", "k", "cos", "sin", "unsqueeze_dim")
-_STATE = "_epilogue_rotary"
-_DTYPES = (torch.float32, torch.bfloat16)
+STATE = "_epilogue_rotary"
+DTYPES = (torch.float32, torch.bfloat16)
 _DIMS = 4  # of q and k: [batch, heads, rows, columns], or rows before heads
 _Tensor = torch.Tensor
 _is_grad_enabled = torch.is_grad_enabled
@@ -49,10 +50,10 @@ class Calls:
         _register(self.file)
 
 
-_Read = typing.Tuple["dict[str, typing.Any]", str, typing.Any]
+Read = typing.Tuple["dict[str, typing.Any]", str, typing.Any]
 
 
-def _reads_of(function: types.FunctionType, found: "list[_Read] | None" = None) -> "list[_Read]":
+def reads_of(function: types.FunctionType, found: "list[Read] | None" = None) -> "list[Read]":
     """The globals that a function and those that it calls read: where each is, and what it is."""
     found = [] if found is None else found
     for name in function.__code__.co_names:
@@ -60,7 +61,7 @@ def _reads_of(function: types.FunctionType, found: "list[_Read] | None" = None) 
         if name in space and not any(space is s and name == n for s, n, _ in found):
             found.append((space, name, space[name]))
             if type(space[name]) is types.FunctionType:
-                _reads_of(space[name], found)
+                reads_of(space[name], found)
     return found
 
 
@@ -88,7 +89,7 @@ def _has_known_steps(own: types.FunctionType) -> bool:
 
 
 @functools.lru_cache(maxsize=None)
-def _is_wide(own: types.FunctionType, dtype: torch.dtype, wave: torch.dtype, columns: int, turned: int) -> "bool | None":
+def is_wide(own: types.FunctionType, dtype: torch.dtype, wave: torch.dtype, columns: int, turned: int) -> "bool | None":
     """How the op computes what the function does of q and k of `dtype`, cos and sin of `wave`: bits are compared. None: it does not.
     turned: of the columns, those that cos and sin have."""
     if not _has_known_steps(own):
@@ -115,12 +116,12 @@ def _is_same(own: types.FunctionType, q: torch.Tensor, k: torch.Tensor, cos: tor
     return all(type(a) is _Tensor and a.dtype is b.dtype and torch.equal(a, b) for a, b in zip(outs, mine))
 
 
-def _run(own: types.FunctionType, reads: "list[_Read]", q: typing.Any, k: typing.Any, cos: typing.Any, sin: typing.Any, heads: int) -> typing.Any:
+def _run(own: types.FunctionType, reads: "list[Read]", q: typing.Any, k: typing.Any, cos: typing.Any, sin: typing.Any, heads: int) -> typing.Any:
     """What the function gives; None where it has to run."""
     if not (type(q) is _Tensor and type(k) is _Tensor and type(cos) is _Tensor and type(sin) is _Tensor):  # DTensors, fake ones
         return None
     dtype, wave = q.dtype, cos.dtype
-    if dtype not in _DTYPES or k.dtype is not dtype or sin.dtype is not wave or (wave is not dtype and wave is not torch.float32):
+    if dtype not in DTYPES or k.dtype is not dtype or sin.dtype is not wave or (wave is not dtype and wave is not torch.float32):
         return None
     shape, keys, waves = q.shape, k.shape, cos.shape
     if len(shape) != _DIMS or len(keys) != _DIMS or len(waves) != _DIMS - 1 or sin.shape != waves or heads not in (1, 2):
@@ -139,21 +140,23 @@ def _run(own: types.FunctionType, reads: "list[_Read]", q: typing.Any, k: typing
     for space, name, value in reads:
         if space.get(name) is not value:
             return None
-    wide = _is_wide(own, dtype, wave, columns, waves[2])
+    wide = is_wide(own, dtype, wave, columns, waves[2])
     return None if wide is None else _op(q, k, cos, sin, heads, wide)
 
 
 def _around(own: types.FunctionType) -> typing.Callable[..., typing.Any]:
-    reads = _reads_of(own)
+    reads = reads_of(own)
 
     @functools.wraps(own)
     def rotate(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         if is_compiling():
             return own(*args, **kwargs)
         caller = sys._getframe(1).f_locals.get("self")
-        calls = caller.__dict__.get(_STATE) if isinstance(caller, nn.Module) else None
+        calls = caller.__dict__.get(STATE) if isinstance(caller, nn.Module) else None
         if calls is None or len(args) != len(_PARAMETERS) - 1 or kwargs.keys() - {"unsqueeze_dim"}:
             return own(*args, **kwargs)
+        if type(args[0]) is Recorded:
+            return args[0].tracer.turn(rotate, *args, kwargs.get("unsqueeze_dim", 1))
         out = _run(own, reads, *args, kwargs.get("unsqueeze_dim", 1))
         if out is None:
             return own(*args, **kwargs)
@@ -161,6 +164,7 @@ def _around(own: types.FunctionType) -> typing.Callable[..., typing.Any]:
         return out
 
     rotate._epilogue_own = own  # type: ignore[attr-defined]
+    rotate._epilogue_reads = reads  # type: ignore[attr-defined]
     return rotate
 
 
@@ -174,7 +178,7 @@ def _register(name: str) -> bool:
     own = None if file is None else vars(file).get(_NAME)
     if hasattr(own, "_epilogue_own"):
         return True
-    if type(own) is not types.FunctionType or all(_is_wide(own, dtype, dtype, 12, turned) is None for dtype in _DTYPES for turned in (12, 8)):
+    if type(own) is not types.FunctionType or all(is_wide(own, dtype, dtype, 12, turned) is None for dtype in DTYPES for turned in (12, 8)):
         return False
     setattr(file, _NAME, _around(own))
     return True
@@ -186,14 +190,14 @@ def fuse_rotary(callers: "typing.Iterable[nn.Module]") -> None:
         kind = type(module)
         file = getattr(kind, "_epilogue_original", kind).__module__
         if _register(file):
-            module.__dict__.setdefault(_STATE, Calls(file))
+            module.__dict__.setdefault(STATE, Calls(file))
 
 
 def unfuse_rotary(module: nn.Module) -> None:
-    module.__dict__.pop(_STATE, None)
+    module.__dict__.pop(STATE, None)
 
 
 def rotary_calls(model: nn.Module) -> "int | None":
     """By the op, outside torch.compile; None: no module calls a function that it computes."""
-    calls = [m.__dict__[_STATE].fused for m in model.modules() if _STATE in m.__dict__]
+    calls = [m.__dict__[STATE].fused for m in model.modules() if STATE in m.__dict__]
     return sum(calls) if calls else None

@@ -16,10 +16,11 @@ from torch import nn
 from . import functional, signals  # noqa: F401  (functional registers the op's fake results)
 from .attention import LEAST_QUERIES, MOST_DECODED, gains, gains_decoding
 from .fused_class import is_compiling
+from .recorded import Recorded
 from .rotary import fuse_rotary, unfuse_rotary
 
-_STATE = "_epilogue_attention"
-_NAME = "sdpa"
+STATE = "_epilogue_attention"
+NAME = "sdpa"
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _Tensor = torch.Tensor
 # Of transformers' functions: what changes the result, where it is given.
@@ -71,7 +72,7 @@ def _takes(query: typing.Any, key: typing.Any, value: typing.Any, mask: typing.A
     return mask is None or _has_mask_of(mask, query, keys[2])
 
 
-def _is_plain(given: "dict[str, typing.Any]") -> bool:
+def is_plain(given: "dict[str, typing.Any]") -> bool:
     """Whether nothing else is asked for, and nothing else looks on."""
     if given.get("dropout") or given.get("position_bias") is not None or not isinstance(given.get("scaling"), (float, int, type(None))):
         return False
@@ -93,8 +94,10 @@ def _around(own: typing.Callable[..., typing.Any]) -> typing.Callable[..., typin
                *args: typing.Any, **kwargs: typing.Any) -> typing.Any:  # fmt: skip
         if is_compiling() or args:
             return own(module, query, key, value, attention_mask, *args, **kwargs)
-        calls = module.__dict__.get(_STATE)
-        if calls is None or not _is_plain(kwargs) or not _takes(query, key, value, attention_mask):
+        if type(query) is Recorded:
+            return query.tracer.attend(attend, module, query, key, value, attention_mask, kwargs), None
+        calls = module.__dict__.get(STATE)
+        if calls is None or not is_plain(kwargs) or not _takes(query, key, value, attention_mask):
             return own(module, query, key, value, attention_mask, **kwargs)
         calls.fused += 1
         # As transformers' function: one query sees all keys, and where there is a mask it says all.
@@ -110,10 +113,10 @@ def _register() -> bool:
     library = sys.modules.get("transformers.modeling_utils")
     interface = getattr(library, "AttentionInterface", None)
     known = getattr(interface, "_global_mapping", None)
-    if not isinstance(known, dict) or _NAME not in known:
+    if not isinstance(known, dict) or NAME not in known:
         return False
-    if not hasattr(known[_NAME], "_epilogue_own"):
-        interface.register(_NAME, _around(known[_NAME]))
+    if not hasattr(known[NAME], "_epilogue_own"):
+        interface.register(NAME, _around(known[NAME]))
     return True
 
 
@@ -125,14 +128,14 @@ def fuse_attention(model: nn.Module) -> None:
     fuse_rotary(callers)
     if callers and _register():
         for module in callers:
-            module.__dict__.setdefault(_STATE, Calls())
+            module.__dict__.setdefault(STATE, Calls())
 
 
 def unfuse_attention(module: nn.Module) -> None:
-    module.__dict__.pop(_STATE, None)
+    module.__dict__.pop(STATE, None)
     unfuse_rotary(module)
 
 
 def attention_calls(model: nn.Module) -> int:
     """By the engine's kernel, outside torch.compile."""
-    return sum(m.__dict__[_STATE].fused for m in model.modules() if _STATE in m.__dict__)
+    return sum(m.__dict__[STATE].fused for m in model.modules() if STATE in m.__dict__)

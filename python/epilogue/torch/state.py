@@ -113,18 +113,22 @@ class State:
 
     def _run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """run(), where the parameters are those that are packed and gathered or split by nobody; None: there may be more to do."""
+        if _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
+            return None
+        pack = self.ready(module, x.dtype, x.shape[-1])
+        return None if pack is None else _run(x, *pack)
+
+    def ready(self, module: nn.Module, dtype: torch.dtype, columns: int) -> "tuple[int, list[torch.Tensor]] | None":
+        """The handle and the parameters for a call in inference; None: there may be more to do than to call it."""
         bound = self._bound
         if bound is None or self.store is not None or self.options.tune == "measure":
             return None
-        if _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
-            return None
-        pack = self._packs.get(x.dtype)
-        if pack is None or pack.taken.whole or pack.taken.sources or x.shape[-1] != pack.taken.columns:
+        pack = self._packs.get(dtype)
+        if pack is None or pack.taken.whole or pack.taken.sources or columns != pack.taken.columns:
             return None
         if not bound.holds(module) or not pack.taken.holds(bound) or any(bound.hooks) or bound.changed() is not None:
             return None
-        out: "torch.Tensor | None" = _run(x, pack.handle.number, pack.taken.given)
-        return out
+        return pack.handle.number, pack.taken.given
 
     def _refuse(self, module: nn.Module, x: typing.Any) -> "str | None":
         reason = signals.foreign()

@@ -191,6 +191,14 @@ std::vector<Torch> Handle::run_linear(const Torch& x, const std::vector<Torch>& 
   return outs;
 }
 
+bool Handle::run_linear_into(const Tensor& x, const std::vector<Torch>& parameters,
+                             std::span<const Tensor> outs) {
+  if (!linear_) throw std::runtime_error("expected the handle of linear layers, got one of an MLP");
+  if (!weights_.see(parameters)) return false;
+  linear_->run_into(x, outs);
+  return true;
+}
+
 MakeRows Handle::makes_rows(const Tensor& in) const {
   const int64_t row_bytes = k_ * static_cast<int64_t>(epilogue::dtype_bytes(dtype_));
   return [this, in, row_bytes](int64_t first, int64_t last, void* to) {

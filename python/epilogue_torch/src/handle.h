@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ class Handle {
   // The same of linear layers: one result for each; none at all if a parameter has other memory.
   std::vector<Torch> run_linear(const Torch& x, const std::vector<Torch>& parameters,
                                 const std::optional<Torch>& residual);
+  // The same into memory of the caller, of which each result's is contiguous. False: a parameter
+  // has other memory.
+  bool run_linear_into(const epilogue::Tensor& x, const std::vector<Torch>& parameters,
+                       std::span<const epilogue::Tensor> outs);
   // Of an MLP, or of one linear layer: the sum over the ranks of a host group, plus bias, plus
   // residual. Nullopt as above.
   std::optional<Torch> run_summed(const Torch& x, const std::vector<Torch>& parameters,
@@ -59,6 +64,7 @@ class Handle {
   std::optional<Torch> run_gathered(const Torch& x, const std::vector<Torch>& parameters,
                                     int64_t group);
   int64_t columns() const { return widths_.back(); }
+  int64_t inputs() const { return k_; }
   const std::vector<int64_t>& widths() const { return widths_; }  // of the results
   // Weights are packed anew at the next call.
   void refresh() { weights_.refresh(); }

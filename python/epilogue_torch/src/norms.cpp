@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMS norms of rows as one op of torch: one pass over a row that stays in the nearest cache, where
 // a module's forward makes five to seven tensors.
+#include "norms.h"
+
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 
 #include "element.h"
-#include "tensors.h"
 
 namespace epilogue_torch {
 namespace {
@@ -109,42 +109,55 @@ template <class T>
 }
 
 template <class T>
-void norm_threaded(const Torch& x, const Torch& weight, const Torch& y, Form form, float eps) {
+void norm_threaded(const void* x, const Torch& weight, void* y, int64_t count, Form form,
+                   float eps) {
   const int64_t columns = weight.size(0);
-  const Rows<T> rows{static_cast<const T*>(x.const_data_ptr()),
+  const Rows<T> rows{static_cast<const T*>(x),
                      static_cast<const T*>(weight.const_data_ptr()),
-                     static_cast<T*>(y.mutable_data_ptr()),
+                     static_cast<T*>(y),
                      columns,
                      form,
                      eps};
-  const int64_t count = x.numel() / columns;
   torch::stable::parallel_for(0, count, std::max<int64_t>(1, kElements / columns),
                               [&](int64_t begin, int64_t end) { norm_rows(rows, begin, end); });
 }
+
+}  // namespace
+
+bool is_norm_weight(const Torch& weight, ScalarType type) {
+  return weight.is_cpu() && weight.is_contiguous() && weight.dim() == 1 && weight.size(0) != 0 &&
+         weight.scalar_type() == type &&
+         (type == ScalarType::Float || type == ScalarType::BFloat16);
+}
+
+void norm_rows_into(const void* x, const Torch& weight, void* y, int64_t rows, int64_t form,
+                    double eps) {
+  if (form < 0 || form > 2)
+    throw std::runtime_error("rms_norm: expected a form of 0 to 2, got " + std::to_string(form));
+  if (weight.scalar_type() == ScalarType::Float)
+    norm_threaded<float>(x, weight, y, rows, static_cast<Form>(form), static_cast<float>(eps));
+  else
+    norm_threaded<uint16_t>(x, weight, y, rows, static_cast<Form>(form), static_cast<float>(eps));
+}
+
+namespace {
 
 // y = x / sqrt(mean(x^2) + eps) over the last dimension, times the weight. Everything is f32 but
 // for what `form` rounds.
 Torch rms_norm(Torch x, Torch weight, int64_t form, double eps) {
   require_defined(x, "x");
   require_defined(weight, "weight");
-  const ScalarType type = x.scalar_type();
-  if (!x.is_cpu() || !weight.is_cpu() || !x.is_contiguous() || !weight.is_contiguous() ||
-      x.dim() == 0 || weight.dim() != 1 || weight.size(0) == 0 ||
-      x.size(x.dim() - 1) != weight.size(0) || weight.scalar_type() != type ||
-      (type != ScalarType::Float && type != ScalarType::BFloat16))
+  if (!x.is_cpu() || !x.is_contiguous() || !is_norm_weight(weight, x.scalar_type()) ||
+      x.dim() == 0 || x.size(x.dim() - 1) != weight.size(0))
     throw std::runtime_error(
         "rms_norm: expected contiguous rows and a weight of as many columns, both Float or both "
         "BFloat16, got " +
         describe(x) + " and " + describe(weight));
-  if (form < 0 || form > 2)
-    throw std::runtime_error("rms_norm: expected a form of 0 to 2, got " + std::to_string(form));
   epilogue::Dims sizes;
   for (int64_t d = 0; d < x.dim(); ++d) sizes.push_back(x.size(d));
   Torch y = empty_like_rows(x, sizes);
-  if (type == ScalarType::Float)
-    norm_threaded<float>(x, weight, y, static_cast<Form>(form), static_cast<float>(eps));
-  else
-    norm_threaded<uint16_t>(x, weight, y, static_cast<Form>(form), static_cast<float>(eps));
+  norm_rows_into(x.const_data_ptr(), weight, y.mutable_data_ptr(), x.numel() / weight.size(0), form,
+                 eps);
   return y;
 }
 

@@ -5,17 +5,17 @@
 //   y = x * cos + rotate_half(x) * sin     of the first columns of each head, as many as cos has
 //
 // rotate_half(x) is (-x2, x1) of the halves of those columns. Columns behind them are copied.
+#include "rotary.h"
+
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 
 #include "element.h"
-#include "tensors.h"
 
 namespace epilogue_torch {
 namespace {
@@ -24,31 +24,13 @@ using torch::headeronly::ScalarType;
 
 constexpr int64_t kElements = 1 << 15;  // of the rows of a thread, at least
 
-// Heads of one tensor, by [batch, row, head]; a head's columns lie one after the other.
-struct Heads {
-  const void* x;
-  void* y;
-  int64_t count;
-  int64_t columns;
-  int64_t x_strides[3];
-  int64_t y_strides[3];
-};
-
-struct Waves {
-  const void* cos;
-  const void* sin;
-  int64_t columns;
-  int64_t cos_strides[2];  // by [batch, row]
-  int64_t sin_strides[2];
-};
-
 // Of q and k, and how it rounds; by cos and sin of the same dtype, or of f32.
 enum class Kind : uint8_t { f32, bf16, bf16_wide, bf16_by_f32 };
 
 struct Call {
   Kind kind;
-  Heads heads[2];
-  Waves waves;
+  std::span<const RotaryHeads> parts;
+  const RotaryWaves& waves;
   int64_t rows;
 };
 
@@ -76,20 +58,20 @@ template <bool is_wide, class T, class Wave>
 
 template <bool is_wide, class T, class Wave>
 [[gnu::always_inline]] inline void rotate_all(const Call& call, int64_t begin, int64_t end) {
-  const Waves& w = call.waves;
+  const RotaryWaves& w = call.waves;
   for (int64_t at = begin; at < end; ++at) {
     const int64_t batch = at / call.rows, row = at % call.rows;
     const auto* const cos =
         static_cast<const Wave*>(w.cos) + batch * w.cos_strides[0] + row * w.cos_strides[1];
     const auto* const sin =
         static_cast<const Wave*>(w.sin) + batch * w.sin_strides[0] + row * w.sin_strides[1];
-    for (const Heads& h : call.heads) {
+    for (const RotaryHeads& h : call.parts) {
       const T* x = static_cast<const T*>(h.x) + batch * h.x_strides[0] + row * h.x_strides[1];
       T* y = static_cast<T*>(h.y) + batch * h.y_strides[0] + row * h.y_strides[1];
       const auto rest = static_cast<size_t>(h.columns - w.columns) * sizeof(T);
       for (int64_t head = 0; head < h.count; ++head, x += h.x_strides[2], y += h.y_strides[2]) {
         rotate_head<is_wide>(x, y, cos, sin, w.columns / 2);
-        if (rest != 0) std::memcpy(y + w.columns, x + w.columns, rest);
+        if (rest != 0 && x != y) std::memcpy(y + w.columns, x + w.columns, rest);
       }
     }
   }
@@ -110,6 +92,49 @@ template <bool is_wide, class T, class Wave>
 bool is_number(ScalarType type) {
   return type == ScalarType::Float || type == ScalarType::BFloat16;
 }
+
+}  // namespace
+
+std::optional<RotaryWaves> waves_of(const Torch& cos, const Torch& sin, ScalarType type,
+                                    bool is_wide, int64_t batch, int64_t rows) {
+  const ScalarType wave = cos.scalar_type();
+  if (!cos.is_cpu() || !sin.is_cpu() || sin.scalar_type() != wave ||
+      !(wave == type || (wave == ScalarType::Float && is_wide)))
+    return std::nullopt;
+  const Layout c(cos), s(sin);
+  if (c.sizes.size() != 3 || s.sizes.size() != 3) return std::nullopt;
+  const int64_t columns = c.sizes[2];
+  const auto fits = [&](const Layout& w) {
+    return (w.sizes[0] == batch || w.sizes[0] == 1) && w.sizes[1] == rows &&
+           w.sizes[2] == columns && (w.strides[2] == 1 || columns == 1);
+  };
+  if (columns % 2 != 0 || !fits(c) || !fits(s)) return std::nullopt;
+  return RotaryWaves{c.data,
+                     s.data,
+                     columns,
+                     {c.sizes[0] == 1 ? 0 : c.strides[0], c.strides[1]},
+                     {s.sizes[0] == 1 ? 0 : s.strides[0], s.strides[1]},
+                     wave == ScalarType::Float};
+}
+
+void rotate_heads(std::span<const RotaryHeads> parts, const RotaryWaves& waves, ScalarType type,
+                  bool is_wide, int64_t batch, int64_t rows) {
+  const Kind kind = type == ScalarType::Float ? Kind::f32
+                    : waves.are_f32           ? Kind::bf16_by_f32
+                    : is_wide                 ? Kind::bf16_wide
+                                              : Kind::bf16;
+  const Call call{kind, parts, waves, rows};
+  int64_t elements = 0;
+  for (const RotaryHeads& h : parts) elements += h.count * h.columns;
+  const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, elements));
+  if (batch * rows <= grain)
+    rotate(call, 0, batch * rows);
+  else
+    torch::stable::parallel_for(0, batch * rows, grain,
+                                [&](int64_t begin, int64_t end) { rotate(call, begin, end); });
+}
+
+namespace {
 
 [[noreturn]] void refuse(const Torch& q, const Torch& k, const Torch& cos, const Torch& sin) {
   throw std::runtime_error(
@@ -147,35 +172,28 @@ std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t 
   if (heads != 1 && heads != 2)
     throw std::runtime_error("rotary: expected heads in dimension 1 or 2, got " +
                              std::to_string(heads));
-  const ScalarType type = q.scalar_type(), wave = cos.scalar_type();
-  if (!q.is_cpu() || !k.is_cpu() || !cos.is_cpu() || !sin.is_cpu() || !is_number(type) ||
-      k.scalar_type() != type || sin.scalar_type() != wave ||
-      !(wave == type || (wave == ScalarType::Float && is_wide)))
+  const ScalarType type = q.scalar_type();
+  if (!q.is_cpu() || !k.is_cpu() || !is_number(type) || k.scalar_type() != type)
     refuse(q, k, cos, sin);
-  const Layout lq(q), lk(k), lcos(cos), lsin(sin);
-  if (lq.sizes.size() != 4 || lk.sizes.size() != 4 || lcos.sizes.size() != 3 ||
-      lsin.sizes.size() != 3)
-    refuse(q, k, cos, sin);
+  const Layout lq(q), lk(k);
+  if (lq.sizes.size() != 4 || lk.sizes.size() != 4) refuse(q, k, cos, sin);
   const auto at = static_cast<size_t>(heads);
-  const int64_t batch = lq.sizes[0], rows = lq.sizes[3 - at], columns = lcos.sizes[2];
+  const int64_t batch = lq.sizes[0], rows = lq.sizes[3 - at];
+  const auto waves = waves_of(cos, sin, type, is_wide, batch, rows);
+  if (!waves) refuse(q, k, cos, sin);
+  const int64_t columns = waves->columns;
   const auto fits = [&](const Layout& x) {
     return x.sizes[0] == batch && x.sizes[3 - at] == rows && x.sizes[3] >= columns &&
            (x.strides[3] == 1 || x.sizes[3] == 1);
   };
-  const auto fits_wave = [&](const Layout& w) {
-    return (w.sizes[0] == batch || w.sizes[0] == 1) && w.sizes[1] == rows &&
-           w.sizes[2] == columns && (w.strides[2] == 1 || columns == 1);
-  };
-  if (!fits(lq) || !fits(lk) || columns % 2 != 0 || !fits_wave(lcos) || !fits_wave(lsin))
-    refuse(q, k, cos, sin);
+  if (!fits(lq) || !fits(lk)) refuse(q, k, cos, sin);
 
   Torch q_out = empty_for(q, lq, columns), k_out = empty_for(k, lk, columns);
-  Call call{};
   const Layout* const from[] = {&lq, &lk};
   Torch* const to[] = {&q_out, &k_out};
-  int64_t elements = 0;
+  RotaryHeads parts[2];
   for (int i = 0; i < 2; ++i) {
-    Heads& h = call.heads[i];
+    RotaryHeads& h = parts[i];
     h.x = from[i]->data;
     h.count = from[i]->sizes[at];
     h.columns = from[i]->sizes[3];
@@ -183,25 +201,8 @@ std::tuple<Torch, Torch> rotary(Torch q, Torch k, Torch cos, Torch sin, int64_t 
     const Layout out(*to[i]);
     h.y = to[i]->mutable_data_ptr();
     set_strides(h.y_strides, out, heads);
-    elements += h.count * h.columns;
   }
-  Waves& w = call.waves;
-  w = {lcos.data, lsin.data, columns, {}, {}};
-  w.cos_strides[0] = lcos.sizes[0] == 1 ? 0 : lcos.strides[0];
-  w.sin_strides[0] = lsin.sizes[0] == 1 ? 0 : lsin.strides[0];
-  w.cos_strides[1] = lcos.strides[1];
-  w.sin_strides[1] = lsin.strides[1];
-  call.rows = rows;
-  call.kind = type == ScalarType::Float   ? Kind::f32
-              : wave == ScalarType::Float ? Kind::bf16_by_f32
-              : is_wide                   ? Kind::bf16_wide
-                                          : Kind::bf16;
-  const int64_t grain = std::max<int64_t>(1, kElements / std::max<int64_t>(1, elements));
-  if (batch * rows <= grain)
-    rotate(call, 0, batch * rows);
-  else
-    torch::stable::parallel_for(0, batch * rows, grain,
-                                [&](int64_t begin, int64_t end) { rotate(call, begin, end); });
+  rotate_heads(parts, *waves, type, is_wide, batch, rows);
   return {std::move(q_out), std::move(k_out)};
 }
 

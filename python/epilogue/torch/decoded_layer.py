@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder's layer of one new token as one call, torch.ops.epilogue.decoded_layer: attention as in decoded.py, and the MLP with the norm
+and the residual around it that layer.py found.
+
+Its forward is recorded as that of attention: a norm of x, attention of that, and the sum with x, which the second norm takes. What follows
+the second norm layer.py knows. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
+"""
+
+import operator
+import typing
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from . import decoded, norm_state, recorded, signals
+from .decoded import Decoded
+from .decoded_match import Match, is_no_dropout, reads_of, record
+from .decoded_plan import MOST_PLANS, Arguments, Plan, argument
+from .fused_class import DECODED as STATE
+from .fused_class import STATE as MLP
+from .layer import hooks_of, own_forward
+from .match import shadow
+from .nodes import ADD, PASSIVE
+from .patterns import NoMatch
+
+if typing.TYPE_CHECKING:
+    from .state import State
+
+_MOST_TRIES = 8  # records of no use; each takes some milliseconds
+_Tensor = torch.Tensor
+_op = None  # torch.ops.epilogue.decoded_layer.default, once the ops are loaded
+
+
+class _Layer(typing.NamedTuple):
+    plan: Plan  # attention's, for the layer's arguments; x is before the first norm
+    of: Plan  # attention's own, which it was made of
+    norm: nn.Module
+    attention: nn.Module
+    state: "State"  # of the MLP with its norm and residual
+
+
+class DecodedLayer:
+    """Of one layer. Copies and pickles learn anew."""
+
+    def __init__(self) -> None:
+        self.fused = 0  # calls
+        self.plans: "list[_Layer]" = []
+        self.reason: "str | None" = None  # why the last record was of no use
+        self._tries = 0
+        self._in_vain: "list[tuple[typing.Any, ...]]" = []  # plans of attention, and the layer's arguments, of records of no use
+
+    def __deepcopy__(self, memo: typing.Any) -> "DecodedLayer":
+        return DecodedLayer()
+
+    def __reduce__(self) -> typing.Any:
+        return DecodedLayer, ()
+
+    def run(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+        """What the forward gives; None: it has to run. Not while torch.compile traces."""
+        if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return None
+        for found in self.plans:
+            if found.plan.is_of(args, kwargs):
+                out = self._run(found, layer, args, kwargs)
+                if out is None:
+                    self.plans = [f for f in self.plans if f is not found or f.plan.is_ready()]
+                return out
+        self._learn(layer, args, kwargs)
+        return None
+
+    def _run(self, found: _Layer, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+        plan = found.plan
+        if not plan.holds() or any(plan.hooks) or signals.foreign() is not None:
+            return None
+        behind = found.state.ready(layer, plan.dtype, plan.sizes[-1])
+        x = argument(plan.arguments.x, args, kwargs)
+        normed = None if behind is None or not x.is_contiguous() else _normed(found.norm, x)
+        out = None if normed is None else plan.call(_op, (x, normed), behind, args, kwargs)
+        if out is None:
+            return None
+        self.fused += 1
+        found.state.fused_calls += 1
+        state = found.norm.__dict__.get(norm_state.STATE)
+        if state is not None:
+            state.fused_calls += 1
+        found.attention.__dict__[decoded.STATE].count(plan, found.attention)
+        return out
+
+    def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
+        """Records the call, once attention has a plan."""
+        if self._tries >= _MOST_TRIES or layer.training:
+            return
+        for attention in layer._modules.values():
+            state: "Decoded | None" = None if attention is None else attention.__dict__.get(decoded.STATE)
+            for of in () if state is None else state.plans:
+                call = (of, len(args), *kwargs)
+                if any(of is known[0] and call[1:] == known[1:] for known in self._in_vain) or signals.foreign() is not None:
+                    continue
+                try:
+                    self.plans = [_layer_of(layer, attention, of, args, kwargs), *self.plans[: MOST_PLANS - 1]]
+                    self.reason = None
+                    return
+                except NoMatch as reason:
+                    self._tries += 1
+                    self._in_vain.append(call)
+                    self.reason = str(reason)
+
+
+def _normed(norm: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
+    state: "norm_state.NormState | None" = norm.__dict__.get(norm_state.STATE)
+    if state is None:
+        return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    weight = norm._parameters["weight"]
+    if type(weight) is not nn.Parameter or weight.dtype is not x.dtype or weight.shape != x.shape[-1:] or not state.norm.is_same(norm):
+        return None
+    return torch.ops.epilogue.rms_norm.default(x, weight, state.form, state.norm.eps)
+
+
+def _is_norm(module: typing.Any) -> bool:
+    state = None if module is None else module.__dict__.get(norm_state.STATE)
+    return type(module) is nn.LayerNorm if state is None else state.norm.kind == "rms"
+
+
+def _layer_of(layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> _Layer:
+    """Raises NoMatch with the reason."""
+    state: "State" = layer.__dict__[MLP]
+    if layer.training or state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
+        raise NoMatch("the MLP does not run with the norm and the residual around it")
+    own = own_forward(layer)
+    graph = record(shadow(layer, False), own, args, kwargs)
+    found = Match(layer, graph)
+    ends = [n for n in graph.nodes if n.op == "call_module" and n.target == state.plan.pre_norm]
+    if len(ends) != 1 or len(ends[0].args) != 1 or ends[0].kwargs:
+        raise NoMatch("the second norm is called otherwise")
+    total = ends[0].args[0]
+    if not isinstance(total, fx.Node) or total.target not in ADD or len(total.args) != 2 or total.kwargs:  # noqa: PLR2004
+        raise NoMatch("the second norm takes no sum")
+    found.seen.add(total)
+    x = next((n for n in total.args if isinstance(n, fx.Node) and n.op == "placeholder"), None)
+    node = total.args[1 if total.args[0] is x else 0]
+    while isinstance(found.child(node), PASSIVE) or is_no_dropout(node):
+        node = found.step(node)
+    if isinstance(node, fx.Node) and node.target is operator.getitem and node.args[1] == 0:
+        node = found.step(node)
+    called = node if isinstance(node, fx.Node) and node.op == "call_module" else None
+    if x is None or called is None or layer._modules.get(str(called.target)) is not attention:
+        raise NoMatch("the sum is not of x and attention")
+    arguments, normed = _arguments_of(called, of, args, kwargs)
+    norm = found.child(normed)
+    if norm is None or not _is_norm(norm) or normed.args[0] is not x:
+        raise NoMatch("attention is not of a norm of x")
+    found.seen.update((called, normed))
+    for node in graph.nodes:
+        if node is ends[0]:
+            break
+        is_rest = node.target is operator.getitem and node.args[0] is called and not node.users
+        if node.op not in ("placeholder", "get_attr") and node not in found.seen and not is_rest:
+            raise NoMatch(f"it does more: {node.target}")
+    children = {**found.used, str(called.target): attention, str(normed.target): norm}
+    hooks = [h for child in children.values() for h in hooks_of(child)]
+    at = x.meta["given"]
+    if len(at) != 1 or any(hooks):
+        raise NoMatch("a part has hooks, or x is one of several")
+    reads = (*of.reads, *reads_of(layer, own, children), (layer.__dict__, MLP, state))
+    plan = of._replace(arguments=arguments._replace(x=at[0]), reads=reads, hooks=(*of.hooks, *hooks),
+                       kinds=(*of.kinds, *((c, type(c)) for c in children.values())))  # fmt: skip
+    if not plan.is_of(args, kwargs) or not plan.holds():
+        raise NoMatch("an argument, or what forward() reads, is another kind")
+    return _Layer(plan, of, norm, attention, state)
+
+
+def _arguments_of(
+    called: fx.Node, of: Plan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
+) -> "tuple[Arguments, fx.Node]":
+    """Attention's arguments by those of the layer, but for x; and what attention is given as x."""
+    given = of.arguments
+    if len(called.args) != given.places or called.kwargs.keys() != given.names:
+        raise NoMatch("attention is called with other arguments")
+
+    def value(at: typing.Any) -> typing.Any:
+        return called.kwargs[at] if type(at) is str else called.args[at]
+
+    def path(node: typing.Any) -> "tuple[typing.Any, ...]":
+        found = node.path if type(node) is recorded.Cache else node.meta.get("given", ()) if isinstance(node, fx.Node) else ()
+        if not found:
+            raise NoMatch("the layer makes an argument of attention by itself")
+        return found
+
+    def single(at: typing.Any) -> typing.Any:
+        found = path(value(at))
+        if len(found) != 1:
+            raise NoMatch("an argument is one of several")
+        return found[0]
+
+    if any(value(at) is not wanted for at, wanted in given.fixed):
+        raise NoMatch("attention is called with other values")
+    wave = None
+    if given.wave is not None:
+        both = value(given.wave)
+        if not isinstance(both, tuple) or len(both) != 2:  # noqa: PLR2004
+            raise NoMatch("cosines and sines are no pair")
+        wave = path(both[0])[0]
+        if [path(n) for n in both] != [(wave, 0), (wave, 1)]:
+            raise NoMatch("cosines and sines are no pair")
+    for at in given.unread:
+        if not isinstance(value(at), fx.Node):
+            raise NoMatch("attention is called with no tensor")
+    mask, cache = None if given.mask is None else single(given.mask), single(given.cache)
+    fixed, unread = [], []
+    for at, something in (*enumerate(args), *kwargs.items()):
+        if at in (wave, mask, cache):
+            continue
+        if something is None or isinstance(something, (bool, int, float, str)):
+            fixed.append((at, something))
+        elif isinstance(something, _Tensor):
+            unread.append(at)
+        else:
+            raise NoMatch(f"the layer is called with a {type(something).__name__}")
+    normed = value(given.x)
+    if not isinstance(normed, fx.Node):
+        raise NoMatch("attention is given no tensor")
+    return Arguments(len(args), frozenset(kwargs), given.x, wave, mask, cache, tuple(fixed), tuple(unread)), normed
+
+
+def fuse_decoded_layers(model: nn.Module) -> None:
+    """For layers whose MLP runs with the norm and the residual around it, and that have attention which decoded.py runs."""
+    global _op
+    if not hasattr(torch.ops.epilogue, "decoded_layer"):  # older ops
+        return
+    _op = torch.ops.epilogue.decoded_layer.default
+    for module in model.modules():
+        is_layer = MLP in module.__dict__ and getattr(type(module), "_epilogue_norm", None) is not None
+        if is_layer and any(decoded.STATE in child.__dict__ for child in module.children()):
+            module.__dict__[STATE] = DecodedLayer()
+
+
+def unfuse_decoded_layer(module: nn.Module) -> None:
+    module.__dict__.pop(STATE, None)
+
+
+def decoded_layers(model: nn.Module) -> int:
+    """Calls of layers as one op."""
+    return sum(m.__dict__[STATE].fused for m in model.modules() if STATE in m.__dict__)

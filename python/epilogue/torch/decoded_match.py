@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the record of an attention module's forward (recorded.py): from its end to what it was given, and what it read beside that."""
+
+import inspect
+import operator
+import sys
+import types
+import typing
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from . import linear_state, norm_state, recorded, rotary, sdpa
+from .attention import gains_decoding
+from .decoded_plan import Arguments, Plan, argument, is_wave
+from .layer import hooks_of
+from .linears import is_linear
+from .match import shadow
+from .nodes import PASSIVE, arguments_of
+from .patterns import NoMatch
+
+STATE = "_epilogue_decoded"  # of a module of attention
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_VIEWS = ("view", "reshape", "contiguous", "flatten", "unflatten")
+
+
+class _Heads(typing.NamedTuple):
+    """Where the heads of q, k or v come from."""
+
+    source: fx.Node
+    norm: "nn.Module | None" = None
+    turned: "fx.Node | None" = None
+
+
+class Match:
+    """Reads a record from its end."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
+        self.module = module
+        self.seen: "set[fx.Node]" = set()
+        self.used: "dict[str, nn.Module]" = {}  # children
+        self.output = next(n for n in graph.nodes if n.op == "output")
+        self.graph = graph
+
+    def child(self, node: typing.Any) -> "nn.Module | None":
+        """Of the call of a child, with one argument."""
+        if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.args) != 1 or node.kwargs:
+            return None
+        return self.module._modules.get(str(node.target))
+
+    def step(self, node: fx.Node) -> typing.Any:
+        """What stands before the step."""
+        self.seen.add(node)
+        if node.op == "call_module":
+            self.used[str(node.target)] = self.child(node)  # type: ignore[assignment]
+        return node.args[0]
+
+    def behind_views(self, node: typing.Any) -> typing.Any:
+        """Steps that leave elements in their order are passed."""
+        while isinstance(node, fx.Node) and node.op == "call_method" and (node.target in _VIEWS or _swaps_one(node)):
+            node = self.step(node)
+        return node
+
+    def pair(self, node: typing.Any, function: typing.Any, place: int) -> "fx.Node | None":
+        """The step whose result of that place this is."""
+        if not isinstance(node, fx.Node) or node.target is not operator.getitem or node.args[1] != place:
+            return None
+        both = node.args[0]
+        if not isinstance(both, fx.Node) or both.target is not function:
+            return None
+        self.seen.update((node, both))
+        return both
+
+    def turned(self, node: typing.Any, place: int) -> "tuple[fx.Node | None, typing.Any]":
+        """The rotary embedding whose result this is, of all columns or with those behind that it did not turn; and what it was given."""
+        both = self.pair(node, recorded.turned, place)
+        if both is not None or not isinstance(node, fx.Node) or node.target is not torch.cat:
+            return both, None if both is None else both.args[place]
+        parts, dim = node.args[0], (*node.args[1:], *node.kwargs.values())
+        if not isinstance(parts, (list, tuple)) or len(parts) != 2 or dim != (-1,):  # noqa: PLR2004
+            return None, None
+        both = self.pair(parts[0], recorded.turned, place)
+        cut = None if both is None else both.args[place]
+        ends = [_columns_of(n) for n in (cut, parts[1])]
+        if both is None or None in ends or ends[0][0] is not ends[1][0] or ends[0][1:] != (None, ends[1][1]) or ends[1][2] is not None:
+            return None, None
+        self.seen.update((node, cut, parts[1]))
+        return both, ends[0][0]
+
+    def heads(self, node: typing.Any, place: int) -> _Heads:
+        """place: of q or k among what the rotary embedding gives."""
+        norm = turned = None
+        while True:
+            node = self.behind_views(node)
+            both, whole = self.turned(node, place)
+            child = self.child(node)
+            if both is not None and turned is norm is None:
+                turned, node = both, whole
+            elif child is not None and norm is None and _is_rms(child) and node.args[0].meta["val"].shape[-1] == child.weight.shape[0]:
+                norm, node = child, self.step(node)
+            else:
+                if not isinstance(node, fx.Node):
+                    raise NoMatch("q, k or v is no tensor")
+                return _Heads(node, norm, turned)
+
+    def linear(self, node: typing.Any) -> nn.Module:
+        child = self.child(node)
+        if child is None or not is_linear(child):
+            raise NoMatch(f"{node} is no linear layer's")
+        return child
+
+    def projections(self, sources: "list[fx.Node]", widths: "list[int]") -> "tuple[list[nn.Module], typing.Any]":
+        """The layers, and what they read."""
+        if all(self.child(n) is not None for n in sources):
+            layers = [self.linear(n) for n in sources]
+            inputs = [self.step(n) for n in sources]
+            if len(set(layers)) != len(layers) or any(i is not inputs[0] for i in inputs):
+                raise NoMatch("q, k and v are not of one input")
+            return layers, inputs[0]
+        begin, whole = 0, None
+        for node, width in zip(sources, widths):
+            value = node.meta["val"]
+            if node.target is not operator.getitem or value.storage_offset() != begin or value.shape[-1] != width or value.stride(-1) != 1:
+                raise NoMatch("q, k and v do not lie side by side")
+            begin += width
+            of = self.step(node)
+            if isinstance(of, fx.Node) and of.op == "call_method" and of.target in ("split", "chunk"):
+                of = self.step(of)
+            if whole is not None and of is not whole:
+                raise NoMatch("q, k and v are parts of several results")
+            whole = of
+        layer = self.linear(whole)
+        if whole.meta["val"].shape[-1] != begin:
+            raise NoMatch("a projection gives more than q, k and v")
+        return [layer], self.step(whole)
+
+    def require_all(self) -> None:
+        for node in self.graph.nodes:
+            if node.op not in ("placeholder", "output") and node not in self.seen:
+                raise NoMatch(f"it does more: {node.target}")
+
+
+def _columns_of(node: typing.Any) -> "tuple[fx.Node, typing.Any, typing.Any] | None":
+    """x, begin and end of x[..., begin:end]."""
+    if not isinstance(node, fx.Node) or node.target is not operator.getitem:
+        return None
+    cut = node.args[1]
+    if not isinstance(cut, tuple) or len(cut) != 2 or cut[0] is not Ellipsis or type(cut[1]) is not slice or cut[1].step is not None:  # noqa: PLR2004
+        return None
+    return node.args[0], cut[1].start, cut[1].stop  # type: ignore[return-value]
+
+
+def _swaps_one(node: fx.Node) -> bool:
+    """A transposition of heads with the one row."""
+    if node.target not in ("transpose", "swapaxes") or len(node.args) != 3 or node.kwargs:
+        return False
+    shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+    dims = sorted(d % len(shape) for d in node.args[1:])  # type: ignore[operator]
+    return dims == [1, 2] and 1 in (shape[1], shape[2])
+
+
+def is_no_dropout(node: typing.Any) -> bool:
+    return isinstance(node, fx.Node) and node.target is F.dropout and arguments_of(node, ("input", "p", "training")).get("training") is False
+
+
+def _is_rms(child: nn.Module) -> bool:
+    state = child.__dict__.get(norm_state.STATE)
+    return state is not None and state.norm.kind == "rms"
+
+
+def record(view: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
+    """As recorded.record(). Raises NoMatch with the reason."""
+    try:
+        graph = recorded.record(view, own, list(args), kwargs)
+    except Exception as error:
+        raise NoMatch(f"torch.fx cannot record forward(): {str(error).splitlines()[0] if str(error) else type(error).__name__}") from None
+    if any(isinstance(value, fx.Proxy) for m in view.modules() for value in m.__dict__.values()):
+        raise NoMatch("forward() keeps a tensor as an attribute")
+    return graph
+
+
+def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> Plan:
+    """Raises NoMatch with the reason."""
+    own = type(module)._epilogue_own
+    view = shadow(module, False)
+    graph = record(view, own, args, kwargs)
+    found = Match(module, graph)
+    result = found.output.args[0]
+    is_tuple = type(result) is tuple
+    node, rest = (result[0], tuple(result[1:])) if is_tuple else (result, ())
+    if any(x is not None for x in rest):
+        raise NoMatch("forward() gives more than the output")
+    while isinstance(found.child(node), PASSIVE) or is_no_dropout(node):
+        node = found.step(node)
+    last = found.linear(node)
+    attended = found.behind_views(found.step(node))
+    if not isinstance(attended, fx.Node) or attended.target is not recorded.attended:
+        raise NoMatch("the output is not of attention by transformers' function")
+    found.seen.add(attended)
+    attend, caller, given = attended.meta["by"]
+    if caller.__dict__ is not view.__dict__ or not sdpa.is_plain(given):
+        raise NoMatch("attention is asked for more")
+    q, k, v, mask = attended.args
+    update = found.pair(k, recorded.updated, 0)
+    if update is None or found.pair(v, recorded.updated, 1) is not update:
+        raise NoMatch("keys and values do not come from the cache")
+    k, v, index = update.args
+    try:
+        sizes = [n.meta["val"].shape for n in (q, k, v)]
+    except (AttributeError, KeyError):
+        raise NoMatch("sizes of q, k or v are not known") from None
+    batch, heads = sizes[0][0], sizes[0][1]
+    if any(len(s) != 4 or s[0] != batch or s[2] != 1 for s in sizes) or sizes[0][3] != sizes[1][3] or sizes[1][1] != sizes[2][1]:
+        raise NoMatch(f"q, k and v are {[list(s) for s in sizes]}")
+    of_q, of_k, of_v = found.heads(q, 0), found.heads(k, 1), found.heads(v, 2)
+    if of_v.norm is not None or of_v.turned is not None or of_q.turned is not of_k.turned:
+        raise NoMatch("values are normed, or q and k are not turned alike")
+    layers, source = found.projections([of_q.source, of_k.source, of_v.source], [s[1] * s[3] for s in sizes])
+    found.require_all()
+    norms = (of_q.norm, of_k.norm)
+    forms = {(n.__dict__[norm_state.STATE].form, n.__dict__[norm_state.STATE].norm.eps) for n in norms if n is not None}
+    if len(forms) > 1:
+        raise NoMatch("norms of q and k differ")
+    form, eps = forms.pop() if forms else (0, 1e-5)
+    dtype = source.meta["val"].dtype
+    if dtype not in _DTYPES or not gains_decoding(dtype):
+        raise NoMatch(f"attention of one query in {dtype} is PyTorch's")
+    first, end = (linear_state.ready(of, batch, dtype) for of in (layers, [last]))
+    if first is None or end is None:
+        raise NoMatch("q, k and v do not run as one call of packed weights")
+    arguments = arguments_in(graph, source, of_q.turned, mask, args, kwargs)
+    turning = None if of_q.turned is None else _turning(of_q.turned, dtype, arguments, args, kwargs)
+    reads = reads_of(module, own, found.used) + _reads_of_interface(module, attend)
+    if of_q.turned is not None:
+        reads += tuple(of_q.turned.meta["by"]._epilogue_reads)
+    children = found.used.values()
+    hooks = tuple(h for child in children for h in hooks_of(child))
+    if any(hooks):
+        raise NoMatch("a part has hooks")
+    plan = Plan(arguments, reads, hooks, tuple((c, type(c)) for c in children), first, end, norms, form, eps, turning, index, source.meta["val"].shape, dtype, heads,
+                sizes[1], sizes[2], given.get("scaling"), rest if is_tuple else None)  # fmt: skip
+    if not plan.is_of(args, kwargs) or not plan.holds():
+        raise NoMatch("an argument, or what forward() reads, is another kind")
+    return plan
+
+
+def arguments_in(
+    graph: fx.Graph, x: fx.Node, turned: "fx.Node | None", mask: typing.Any, args: "tuple[typing.Any, ...]",
+    kwargs: "dict[str, typing.Any]",
+) -> Arguments:  # fmt: skip
+    inputs = {n.meta["given"]: n for n in graph.nodes if n.op == "placeholder"}
+
+    def place_of(node: typing.Any) -> "tuple[int | str, ...]":
+        if not isinstance(node, fx.Node) or node.op != "placeholder":
+            raise NoMatch("x, a mask, cosines or sines are not as they were given")
+        return node.meta["given"]
+
+    (of_x, *more), of_mask = place_of(x), None if mask is None else place_of(mask)
+    wave = None
+    if turned is not None:
+        cos, sin = map(place_of, turned.args[2:4])
+        if (cos, sin) != ((cos[0], 0), (cos[0], 1)):
+            raise NoMatch("cosines and sines are no pair")
+        wave = cos[0]
+    if more or (of_mask is not None and len(of_mask) != 1):
+        raise NoMatch("x or a mask is one of several")
+    fixed, unread, caches = [], [], []
+    for at, value in (*enumerate(args), *kwargs.items()):
+        if (at,) in inputs:
+            if inputs[at,].users and (at,) not in ((of_x,), of_mask):
+                raise NoMatch(f"{at} is read")
+            if not inputs[at,].users:
+                unread.append(at)
+        elif isinstance(value, tuple):
+            if at != wave:
+                raise NoMatch(f"{at} is several tensors")
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            fixed.append((at, value))
+        else:
+            caches.append(at)
+    if len(caches) != 1:
+        raise NoMatch("there is no cache")
+    return Arguments(len(args), frozenset(kwargs), of_x, wave, None if of_mask is None else of_mask[0], caches[0], tuple(fixed), tuple(unread))
+
+
+def _turning(
+    turned: fx.Node, dtype: torch.dtype, arguments: Arguments, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
+) -> "tuple[torch.Size, torch.dtype, bool]":
+    """As Plan.rotary."""
+    both = argument(arguments.wave, args, kwargs)
+    q, _, _, _, heads = turned.args
+    shape, (cos, sin) = q.meta["val"].shape, both  # type: ignore[union-attr]  # of the columns that the function is given
+    if heads not in (1, 2) or len(shape) != 4 or shape[3 - heads] != 1 or not is_wave(cos, sin.shape, sin.dtype):
+        raise NoMatch("cosines and sines are not of one row")
+    if cos.dim() != 3 or cos.shape[0] not in (1, shape[0]) or cos.shape[1] != 1 or cos.shape[2] > shape[3] or cos.shape[2] % 2:
+        raise NoMatch(f"cosines are {list(cos.shape)}")
+    wide = rotary.is_wide(turned.meta["by"]._epilogue_own, dtype, cos.dtype, shape[3], cos.shape[2]) if dtype in rotary.DTYPES else None
+    if wide is None:
+        raise NoMatch("the rotary embedding is another one")
+    return cos.shape, cos.dtype, wide
+
+
+def _names_in(code: types.CodeType) -> "set[str]":
+    return {*code.co_names, *(name for inner in code.co_consts if isinstance(inner, types.CodeType) for name in _names_in(inner))}
+
+
+def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]") -> "tuple[rotary.Read, ...]":
+    """What the forward, and the methods and functions of its file that it names, read of the module, its configuration and its file;
+    and what says that children (by name) are called as they were."""
+    kind = type(module)._epilogue_original
+    todo, functions, names = [inspect.unwrap(own)], [], set()
+    reads: "list[rotary.Read]" = []
+    while todo:
+        function = todo.pop()
+        if not isinstance(function, types.FunctionType) or function in functions:
+            continue
+        functions.append(function)
+        for name in _names_in(function.__code__):
+            names.add(name)
+            if isinstance(getattr(kind, name, None), types.FunctionType) and name not in vars(nn.Module):
+                todo.append(inspect.unwrap(getattr(kind, name)))
+            space = function.__globals__
+            if name in space:
+                reads.append((space, name, space[name]))
+                if getattr(space[name], "__module__", None) == kind.__module__ and not hasattr(space[name], "_epilogue_own"):
+                    todo.append(space[name])
+    reads += [(module.__dict__, name, value) for name, value in module.__dict__.items() if name in names]
+    config = module.__dict__.get("config")
+    for name in names if config is not None else ():
+        if name in config.__dict__:
+            reads.append((config.__dict__, name, config.__dict__[name]))
+        elif isinstance(getattr(type(config), name, None), property) and name != "_attn_implementation":
+            raise NoMatch(f"it reads {name} of its configuration")
+    reads.append((module.__dict__, "training", False))
+    for name, child in children.items():
+        reads += [(module._modules, name, child), (child.__dict__, "forward", None)]
+        if isinstance(child, PASSIVE):
+            reads.append((child.__dict__, "training", False))
+        for state in (linear_state.STATE, norm_state.STATE, STATE):
+            if state in child.__dict__:
+                reads.append((child.__dict__, state, child.__dict__[state]))
+    return tuple({(id(space), name): (space, name, value) for space, name, value in reads}.values())
+
+
+def _reads_of_interface(module: nn.Module, attend: typing.Any) -> "tuple[rotary.Read, ...]":
+    """What says that attention is this function."""
+    implementation = "_attn_implementation_internal"
+    config = getattr(module.__dict__.get("config"), "__dict__", {})
+    if implementation not in config:
+        raise NoMatch("its configuration names no function of attention")
+    interface = sys.modules["transformers.modeling_utils"].ALL_ATTENTION_FUNCTIONS
+    return ((config, implementation, config[implementation]), (interface._local_mapping, sdpa.NAME, None),
+            (interface._global_mapping, sdpa.NAME, attend))  # fmt: skip

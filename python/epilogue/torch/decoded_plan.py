@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call of one new token that was recorded, and which later calls go by it: what decoded.py and decoded_layer.py run."""
+
+import functools
+import typing
+
+import torch
+from torch import nn
+
+from . import linear_state, norm_state, rotary
+
+MOST_PLANS = 4  # of a module: batches, dtypes, with a mask or without
+_Tensor = torch.Tensor
+
+
+class Arguments(typing.NamedTuple):
+    """Of a call: what each is for. Names are of keywords, numbers of places."""
+
+    places: int
+    names: "frozenset[str]"
+    x: "int | str"
+    wave: "int | str | None"  # the pair of cosines and sines
+    mask: "int | str | None"
+    cache: "int | str"
+    fixed: "tuple[tuple[int | str, typing.Any], ...]"  # None, booleans, numbers, names: the same objects in each call
+    unread: "tuple[int | str, ...]"  # tensors, whatever they are
+
+
+class Plan(typing.NamedTuple):
+    """A call that was recorded, and what it read."""
+
+    arguments: Arguments
+    reads: "tuple[rotary.Read, ...]"
+    hooks: "tuple[typing.Any, ...]"  # of children: dictionaries that are empty
+    kinds: "tuple[tuple[nn.Module, type], ...]"  # of children
+    first: linear_state.Ready
+    last: linear_state.Ready
+    norms: "tuple[nn.Module | None, nn.Module | None]"  # of q's heads, of k's
+    form: int
+    eps: float
+    rotary: "tuple[torch.Size, torch.dtype, bool] | None"  # sizes and dtype of the cosines, is_wide
+    index: int  # of the cache's layer
+    sizes: torch.Size  # of x
+    dtype: torch.dtype
+    heads: int
+    keys: torch.Size  # of a token
+    values: torch.Size
+    scale: "float | None"
+    tuple_of: "tuple[typing.Any, ...] | None"  # what follows the output in the result; None: nothing, and no tuple
+
+    def is_of(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> bool:
+        """Whether the call has the arguments of the one that was recorded, but for their elements and the length of a mask."""
+        given = self.arguments
+        if len(args) != given.places or kwargs.keys() != given.names:
+            return False
+        x = argument(given.x, args, kwargs)
+        if type(x) is not _Tensor or x.shape != self.sizes or x.dtype is not self.dtype or not x.is_cpu:
+            return False
+        for at, wanted in given.fixed:
+            if argument(at, args, kwargs) is not wanted:
+                return False
+        for at in given.unread:
+            if type(argument(at, args, kwargs)) is not _Tensor:
+                return False
+        if given.mask is not None and not self._is_mask(argument(given.mask, args, kwargs)):
+            return False
+        if self.rotary is None:
+            return True
+        both, (sizes, dtype, _) = argument(given.wave, args, kwargs), self.rotary
+        return type(both) is tuple and len(both) == 2 and is_wave(both[0], sizes, dtype) and is_wave(both[1], sizes, dtype)  # noqa: PLR2004
+
+    def _is_mask(self, mask: typing.Any) -> bool:
+        if type(mask) is not _Tensor or not mask.is_cpu or mask.dtype not in (torch.bool, torch.float32, self.dtype):
+            return False
+        shape = mask.shape
+        return len(shape) == 4 and shape[0] in (1, self.sizes[0]) and shape[1] in (1, self.heads) and shape[2] == 1  # noqa: PLR2004
+
+    def call(
+        self, op: typing.Any, before: "typing.Sequence[torch.Tensor]", behind: "typing.Sequence[typing.Any]", args: "tuple[typing.Any, ...]",
+        kwargs: "dict[str, typing.Any]",
+    ) -> "torch.Tensor | None":  # fmt: skip
+        """What op(*before, ..., *behind) gives, with the arguments of attention between. None: the forward has to run."""
+        first, last = self.first.pack(), self.last.pack()
+        if first is None or last is None:
+            return None
+        given = self.arguments
+        cos, sin, is_wide = (None, None, False) if self.rotary is None else (*argument(given.wave, args, kwargs), self.rotary[2])
+        layer = _layer_of(argument(given.cache, args, kwargs), self.index)
+        place = None if layer is None else layer.place_for(self.keys, self.values, self.dtype)
+        if place is None:
+            return None
+        keys, values, begin, end = place
+        mask = None if given.mask is None else argument(given.mask, args, kwargs)
+        if mask is not None and mask.shape[3] != end + 1 - begin:
+            return None
+        weights = [None if norm is None else norm._parameters["weight"] for norm in self.norms]
+        out = op(*before, *first, weights, self.form, self.eps, cos, sin, is_wide, keys, values, begin, end, mask, self.scale, *last, *behind)
+        if not out:
+            return None
+        layer.put(1)
+        self.first.count()
+        self.last.count()
+        for norm in self.norms:
+            if norm is not None:
+                norm.__dict__[norm_state.STATE].fused_calls += 1
+        return out[0]
+
+    def is_ready(self) -> bool:
+        """Whether a later call may go by it."""
+        return self.holds() and self.first.pack() is not None and self.last.pack() is not None
+
+    def holds(self) -> bool:
+        """Whether all that the record read is as it was."""
+        for space, name, wanted in self.reads:
+            if space.get(name) is not wanted:
+                return False
+        for child, kind in self.kinds:
+            if type(child) is not kind:
+                return False
+        for norm in self.norms:
+            if norm is not None and not (norm.__dict__[norm_state.STATE].norm.is_same(norm) and type(norm._parameters["weight"]) is nn.Parameter):
+                return False
+        return True
+
+
+def argument(at: "int | str | None", args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
+    return kwargs[at] if type(at) is str else args[at]  # type: ignore[index]
+
+
+def is_wave(x: typing.Any, sizes: torch.Size, dtype: torch.dtype) -> bool:
+    return type(x) is _Tensor and x.shape == sizes and x.dtype is dtype and x.is_cpu and x.stride(2) == 1
+
+
+@functools.lru_cache(maxsize=None)
+def _growing() -> "frozenset[type]":
+    from .growing import GROWING
+
+    return frozenset(GROWING.values())
+
+
+@functools.lru_cache(maxsize=None)
+def _cache_class() -> type:
+    from transformers.cache_utils import DynamicCache
+
+    return DynamicCache
+
+
+def _layer_of(cache: typing.Any, index: int) -> typing.Any:
+    """A layer that grows in place; None: the cache's update does something else."""
+    if type(cache) is not _cache_class() or "update" in cache.__dict__ or cache.offloading or not index < len(cache.layers):
+        return None
+    layer = cache.layers[index]
+    return layer if type(layer) in _growing() and "update" not in layer.__dict__ else None
