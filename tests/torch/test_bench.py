@@ -33,7 +33,8 @@ def test_calls(tmp_path):
     bench.main(["calls", "--rounds", "3", "--seconds", "0.001", "--json", str(out)])
     rows = {row["name"]: row for row in json.loads(out.read_text())}
     assert set(rows) == {"op", "module", "layer", "eager module", "linear", "eager linear", "norm", "eager norm", "rotary",
-                         "eager rotary", "rotary x512", "eager rotary x512"}  # fmt: skip
+                         "eager rotary", "rotary x512", "eager rotary x512", "llama layer", "eager llama layer", "gpt2 layer",
+                         "eager gpt2 layer"}  # fmt: skip
     assert all(0 < row["low"] <= row["us"] <= row["high"] for row in rows.values())
     assert torch.get_num_threads() == threads
 

@@ -11,9 +11,10 @@ import torch
 import transformers as t
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from transformers.models.llama.modeling_llama import LlamaAttention
 
 import epilogue.torch
-from epilogue.torch import decoded, decoded_layer, growing, linear_state
+from epilogue.torch import decoded, decoded_layer, decoded_plan, growing, linear_state
 from epilogue.torch.handle import Handle
 
 FLOAT, BF16, HALF = torch.float32, torch.bfloat16, torch.float16
@@ -460,7 +461,7 @@ def test_layers_that_stay_pytorchs_are_not_recorded():
     """Small ones, and those of one f32 row where MKL is fast."""
     model = epilogue.torch.fuse(models.build("llama"))
     _generate(model)
-    assert epilogue.torch.why(model).decoded_calls == 0 and all(s._tries == 0 for s in _states(model))
+    assert epilogue.torch.why(model).decoded_calls == 0 and all(s.records == 0 for s in _states(model))
 
 
 def test_options():
@@ -474,7 +475,7 @@ def test_options():
 def test_records_that_lead_to_nothing_end():
     model = _fused("gemma2")
     _generate(model)
-    assert all(not s.plans and s.reason and s._tries <= decoded._MOST_TRIES for s in _states(model))
+    assert all(not s.plans and s.reason and s.in_vain <= decoded.MOST_IN_VAIN for s in _states(model))
 
 
 @pytest.mark.parametrize("backend", ["eager", "epilogue"])
@@ -491,21 +492,106 @@ def test_compiled(backend):
     assert epilogue.torch.why(model).decoded_calls == 0
 
 
-def test_threads():
-    """Of several sequences at once, each with a cache of its own."""
-    model, _, _ = _warm()
-    want = _generate(model)
-    results = [None] * 4
+def _at_once(*calls):
+    results = [None] * len(calls)
 
     def run(i):
-        results[i] = _generate(model)
+        results[i] = calls[i]()
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(_is_same(got, want) for got in results)
+    return results
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_threads(warm):
+    """Of several sequences at once, each with a cache of its own. Beside records other models run undisturbed."""
+    model = _warm()[0] if warm else _fused("qwen2")
+    other = models.build("mistral")
+    want, others = _generate(_apart(model)), _generate(other)
+    results = _at_once(*[lambda: _generate(model)] * 3, lambda: _generate(other))
+    assert all(_is_same(got, want) for got in results[:3]) and _is_same(results[3], others)
+    for _ in range(2):
+        assert _is_same(_generate(model), want)
+    assert epilogue.torch.why(model).decoded_calls > 0
+
+
+class _Counting(LlamaAttention):
+    def forward(self, *args, **kwargs):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(*args, **kwargs)
+
+
+def test_a_forward_that_sets_attributes_is_called():
+    model = models.build("llama")
+    model.model.layers[0].self_attn.__class__ = _Counting
+    epilogue.torch.fuse(model, linears="always")
+    _generate(model)
+    first, second = _states(model)
+    assert model.model.layers[0].self_attn.calls == TOKENS and first.fused == 0 < second.fused
+    assert first.reason.endswith("it sets self.calls") and first.in_vain == decoded.MOST_IN_VAIN
+
+
+def test_numbers_among_the_arguments():
+    """Other ones are another call; equal ones need not be the same object."""
+    model, cache, step = _warm("llama")
+    with torch.no_grad():
+        for number in (3.5, 3.5, 4.5):
+            for _ in range(3):
+                _, count = step(some_number=float(str(number)))
+            assert count == models.LAYERS
+    assert all(len(s.plans) == 3 and s.records == 3 for s in _states(model))
+
+
+def test_records_are_counted():
+    model, cache, step = _warm("llama")
+    with torch.no_grad():
+        for i in range(2 * decoded.MOST_RECORDS):
+            step(some_number=i)
+    assert all(s.records == decoded.MOST_RECORDS and len(s.plans) == decoded_plan.MOST_PLANS for s in _states(model))
+
+
+@torch.no_grad()
+def test_norms_of_heads_are_read_in_each_call():
+    model, cache, step = _warm("qwen3")
+    norm = _attention(model).q_norm
+    norm.weight.mul_(2)
+    want = _own(model, cache)
+    out, count = step()
+    assert count == models.LAYERS and torch.equal(out.logits, want)
+    norm.variance_epsilon = 0.5
+    want = _own(model, cache)
+    out, count = step()
+    assert count == 1 and torch.equal(out.logits, want)
+    norm.weight.data = norm.weight.data.double()
+    with pytest.raises(RuntimeError, match="same dtype"):  # PyTorch's words
+        step()
+
+
+@torch.no_grad()
+def test_the_first_norm_of_a_layer_is_read_in_each_call():
+    for kind in ("llama", "gpt2"):
+        model, cache, step = _warm(kind)
+        layer = (model.model.layers if kind == "llama" else model.transformer.h)[1]
+        norm = layer.input_layernorm if kind == "llama" else layer.ln_1
+        norm.weight.mul_(2)
+        want = _own(model, cache)
+        before = epilogue.torch.why(model).decoded_layers
+        assert torch.equal(step()[0].logits, want) and epilogue.torch.why(model).decoded_layers == before + models.LAYERS
+        called = []
+        handle = norm.register_forward_hook(lambda *_: called.append(1))
+        want = _own(model, cache)
+        called.clear()
+        before = epilogue.torch.why(model).decoded_layers
+        assert torch.equal(step()[0].logits, want) and called and epilogue.torch.why(model).decoded_layers == before + 1
+        handle.remove()
+        for _ in range(2):
+            before = epilogue.torch.why(model).decoded_layers
+            step()
+        assert epilogue.torch.why(model).decoded_layers == before + models.LAYERS
 
 
 def test_a_set_that_parted_runs_by_itself():

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call costs where there is next to nothing to compute: an MLP's op alone, and whole calls of fused modules, linear
-layers, norms and rotary embeddings with all their checks, in inference mode, on one thread. Rotary embeddings of many rows, too."""
+layers, norms, rotary embeddings and transformers' layers of one new token with all their checks, in inference mode, on one thread. Rotary
+embeddings of many rows, too."""
 
 import copy
+import functools
+import importlib.util
 import typing
 
 import torch
@@ -59,6 +62,45 @@ def _rotary_calls_of(rows: int) -> "dict[str, typing.Callable[[], torch.Tensor]]
     return {name: lambda: fused(*given), f"eager {name}": lambda: plain(*given)}
 
 
+def _token_calls(kind: str) -> "dict[str, typing.Callable[[], torch.Tensor]]":
+    """A layer's call of one token, by a cache that gives the row up again; none without transformers."""
+    if importlib.util.find_spec("transformers") is None:
+        return {}
+    import transformers
+
+    sizes = {"vocab_size": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
+    if kind == "llama":
+        sizes.update(hidden_size=WIDE, intermediate_size=2 * WIDE, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
+        config = transformers.LlamaConfig(**sizes)
+    else:
+        config = transformers.GPT2Config(**sizes, n_embd=WIDE, n_layer=1, n_head=2)
+    calls, outs = {}, []
+    with torch.inference_mode(False):
+        plain = transformers.AutoModelForCausalLM.from_config(config).eval()
+        fused = fuse(copy.deepcopy(plain), linears="always")
+    for name, model in ((f"{kind} layer", fused), (f"eager {kind} layer", plain)):
+        cache = transformers.DynamicCache(config=config)
+        layer = (model.model.layers if kind == "llama" else model.transformer.h)[0]
+        given: "list[typing.Any]" = []
+        hook = layer.register_forward_pre_hook(lambda _, args, kwargs: given.append((args, kwargs)), with_kwargs=True)  # noqa: B023
+        model(torch.arange(8)[None], past_key_values=cache, use_cache=True)
+        model(torch.arange(1)[None], past_key_values=cache, use_cache=True)
+        hook.remove()
+        calls[name] = functools.partial(_call_layer, layer, *given[-1], cache)
+        for _ in range(8):
+            out = calls[name]()
+        outs.append(out)
+    if not relative(*outs) < 1e-4 or why(fused).decoded_layers == 0:
+        raise SystemExit(f"results differ, or the layer ran module by module\n{why(fused)}")
+    return calls
+
+
+def _call_layer(layer: nn.Module, args: typing.Any, kwargs: typing.Any, cache: typing.Any) -> torch.Tensor:
+    out = layer(*args, **kwargs)
+    cache.crop(-1)
+    return out if isinstance(out, torch.Tensor) else out[0]
+
+
 def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typing.Callable[[], torch.Tensor]]":
     """By name, to be called in inference mode; checked to agree."""
     with torch.inference_mode(False):  # parameters as they usually are
@@ -91,7 +133,7 @@ def calls_of(block: "typing.Callable[[int, int], nn.Module]") -> "dict[str, typi
         raise SystemExit(str(why(others)))
     calls.update({"linear": lambda: others[0](x), "eager linear": lambda: linear(x)})
     calls.update({"norm": lambda: others[1](x), "eager norm": lambda: norm(x)})
-    return {**calls, **_rotary_calls_of(1), **_rotary_calls_of(MANY_ROWS)}
+    return {**calls, **_rotary_calls_of(1), **_rotary_calls_of(MANY_ROWS), **_token_calls("llama"), **_token_calls("gpt2")}
 
 
 def calls(block: "typing.Callable[[int, int], nn.Module]", rounds: int, seconds: float) -> "list[dict[str, typing.Any]]":

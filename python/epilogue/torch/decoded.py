@@ -21,7 +21,8 @@ from .fused_class import class_of, is_compiling, unfuse_class
 from .linears import is_linear
 from .patterns import NoMatch
 
-_MOST_TRIES = 8  # records that led to nothing; each takes some milliseconds
+MOST_RECORDS = 32  # of a module: each takes some milliseconds
+MOST_IN_VAIN = 8  # of these
 _Tensor = torch.Tensor
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
@@ -35,7 +36,8 @@ class Decoded:
         self.fused = 0  # calls
         self.plans: "list[Plan]" = []
         self.reason: "str | None" = None  # why the last record was of no use
-        self._tries = 0
+        self.records = 0
+        self.in_vain = 0
 
     def __deepcopy__(self, memo: typing.Any) -> "Decoded":
         return Decoded()
@@ -68,18 +70,21 @@ class Decoded:
     def _learn(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, if it is of one token and its layers are packed."""
         given = args[0] if args else next(iter(kwargs.values()), None)
-        if type(given) is not _Tensor or given.dim() != 3 or given.shape[1] != 1 or self._tries >= _MOST_TRIES:
+        if type(given) is not _Tensor or given.dim() != 3 or given.shape[1] != 1:
+            return
+        if self.records >= MOST_RECORDS or self.in_vain >= MOST_IN_VAIN:
             return
         linears = [m for m in module._modules.values() if m is not None and is_linear(m)]
         if not linears or not all(linear_state.ran_packed(m, given.shape[0], given.dtype) for m in linears):
             return
         if signals.foreign() is not None or module.training:
             return
+        self.records += 1
         try:
             self.plans = [plan_of(module, args, kwargs), *self.plans[: MOST_PLANS - 1]]
             self.reason = None
         except NoMatch as reason:
-            self._tries += 1
+            self.in_vain += 1
             self.reason = str(reason)
 
 

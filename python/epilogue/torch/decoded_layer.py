@@ -20,14 +20,12 @@ from .decoded_plan import MOST_PLANS, Arguments, Plan, argument
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
 from .layer import hooks_of, own_forward
-from .match import shadow
 from .nodes import ADD, PASSIVE
 from .patterns import NoMatch
 
 if typing.TYPE_CHECKING:
     from .state import State
 
-_MOST_TRIES = 8  # records of no use; each takes some milliseconds
 _Tensor = torch.Tensor
 _op = None  # torch.ops.epilogue.decoded_layer.default, once the ops are loaded
 
@@ -47,8 +45,8 @@ class DecodedLayer:
         self.fused = 0  # calls
         self.plans: "list[_Layer]" = []
         self.reason: "str | None" = None  # why the last record was of no use
-        self._tries = 0
-        self._in_vain: "list[tuple[typing.Any, ...]]" = []  # plans of attention, and the layer's arguments, of records of no use
+        self.records = 0
+        self.in_vain = 0
 
     def __deepcopy__(self, memo: typing.Any) -> "DecodedLayer":
         return DecodedLayer()
@@ -88,22 +86,22 @@ class DecodedLayer:
         return out
 
     def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
-        """Records the call, once attention has a plan."""
-        if self._tries >= _MOST_TRIES or layer.training:
+        """Records the call, once attention has a plan for such an x."""
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if self.records >= decoded.MOST_RECORDS or self.in_vain >= decoded.MOST_IN_VAIN or layer.training or type(x) is not _Tensor:
             return
         for attention in layer._modules.values():
             state: "Decoded | None" = None if attention is None else attention.__dict__.get(decoded.STATE)
             for of in () if state is None else state.plans:
-                call = (of, len(args), *kwargs)
-                if any(of is known[0] and call[1:] == known[1:] for known in self._in_vain) or signals.foreign() is not None:
+                if x.shape != of.sizes or x.dtype is not of.dtype or signals.foreign() is not None:
                     continue
+                self.records += 1
                 try:
                     self.plans = [_layer_of(layer, attention, of, args, kwargs), *self.plans[: MOST_PLANS - 1]]
                     self.reason = None
                     return
                 except NoMatch as reason:
-                    self._tries += 1
-                    self._in_vain.append(call)
+                    self.in_vain += 1
                     self.reason = str(reason)
 
 
@@ -128,7 +126,7 @@ def _layer_of(layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typ
     if layer.training or state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
         raise NoMatch("the MLP does not run with the norm and the residual around it")
     own = own_forward(layer)
-    graph = record(shadow(layer, False), own, args, kwargs)
+    graph = record(layer, own, args, kwargs)
     found = Match(layer, graph)
     ends = [n for n in graph.nodes if n.op == "call_module" and n.target == state.plan.pre_norm]
     if len(ends) != 1 or len(ends[0].args) != 1 or ends[0].kwargs:

@@ -16,7 +16,6 @@ from .attention import gains_decoding
 from .decoded_plan import Arguments, Plan, argument, is_wave
 from .layer import hooks_of
 from .linears import is_linear
-from .match import shadow
 from .nodes import PASSIVE, arguments_of
 from .patterns import NoMatch
 
@@ -97,7 +96,7 @@ class Match:
             child = self.child(node)
             if both is not None and turned is norm is None:
                 turned, node = both, whole
-            elif child is not None and norm is None and _is_rms(child) and node.args[0].meta["val"].shape[-1] == child.weight.shape[0]:
+            elif child is not None and norm is None and _is_rms(child) and _sizes_of(node.args[0])[-1:] == child.weight.shape:
                 norm, node = child, self.step(node)
             else:
                 if not isinstance(node, fx.Node):
@@ -120,6 +119,7 @@ class Match:
             return layers, inputs[0]
         begin, whole = 0, None
         for node, width in zip(sources, widths):
+            _sizes_of(node)
             value = node.meta["val"]
             if node.target is not operator.getitem or value.storage_offset() != begin or value.shape[-1] != width or value.stride(-1) != 1:
                 raise NoMatch("q, k and v do not lie side by side")
@@ -131,7 +131,7 @@ class Match:
                 raise NoMatch("q, k and v are parts of several results")
             whole = of
         layer = self.linear(whole)
-        if whole.meta["val"].shape[-1] != begin:
+        if _sizes_of(whole)[-1] != begin:
             raise NoMatch("a projection gives more than q, k and v")
         return [layer], self.step(whole)
 
@@ -151,11 +151,18 @@ def _columns_of(node: typing.Any) -> "tuple[fx.Node, typing.Any, typing.Any] | N
     return node.args[0], cut[1].start, cut[1].stop  # type: ignore[return-value]
 
 
+def _sizes_of(node: typing.Any) -> torch.Size:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        raise NoMatch(f"the sizes of {node} are not known")
+    return value.shape
+
+
 def _swaps_one(node: fx.Node) -> bool:
     """A transposition of heads with the one row."""
     if node.target not in ("transpose", "swapaxes") or len(node.args) != 3 or node.kwargs:
         return False
-    shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]
+    shape = _sizes_of(node.args[0])
     dims = sorted(d % len(shape) for d in node.args[1:])  # type: ignore[operator]
     return dims == [1, 2] and 1 in (shape[1], shape[2])
 
@@ -169,22 +176,18 @@ def _is_rms(child: nn.Module) -> bool:
     return state is not None and state.norm.kind == "rms"
 
 
-def record(view: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
+def record(module: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
     """As recorded.record(). Raises NoMatch with the reason."""
     try:
-        graph = recorded.record(view, own, list(args), kwargs)
-    except Exception as error:
-        raise NoMatch(f"torch.fx cannot record forward(): {str(error).splitlines()[0] if str(error) else type(error).__name__}") from None
-    if any(isinstance(value, fx.Proxy) for m in view.modules() for value in m.__dict__.values()):
-        raise NoMatch("forward() keeps a tensor as an attribute")
-    return graph
+        return recorded.record(module, own, list(args), kwargs)
+    except Exception as error:  # the forward may be anything
+        raise NoMatch(f"forward() cannot be recorded: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from None
 
 
 def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> Plan:
     """Raises NoMatch with the reason."""
     own = type(module)._epilogue_own
-    view = shadow(module, False)
-    graph = record(view, own, args, kwargs)
+    graph = record(module, own, args, kwargs)
     found = Match(module, graph)
     result = found.output.args[0]
     is_tuple = type(result) is tuple
@@ -199,18 +202,15 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
         raise NoMatch("the output is not of attention by transformers' function")
     found.seen.add(attended)
     attend, caller, given = attended.meta["by"]
-    if caller.__dict__ is not view.__dict__ or not sdpa.is_plain(given):
+    if caller.__dict__.get(STATE) is not module.__dict__[STATE] or not sdpa.is_plain(given):
         raise NoMatch("attention is asked for more")
     q, k, v, mask = attended.args
     update = found.pair(k, recorded.updated, 0)
     if update is None or found.pair(v, recorded.updated, 1) is not update:
         raise NoMatch("keys and values do not come from the cache")
     k, v, index = update.args
-    try:
-        sizes = [n.meta["val"].shape for n in (q, k, v)]
-    except (AttributeError, KeyError):
-        raise NoMatch("sizes of q, k or v are not known") from None
-    batch, heads = sizes[0][0], sizes[0][1]
+    sizes = [_sizes_of(n) for n in (q, k, v)]
+    batch, heads = (*sizes[0], 0, 0)[:2]
     if any(len(s) != 4 or s[0] != batch or s[2] != 1 for s in sizes) or sizes[0][3] != sizes[1][3] or sizes[1][1] != sizes[2][1]:
         raise NoMatch(f"q, k and v are {[list(s) for s in sizes]}")
     of_q, of_k, of_v = found.heads(q, 0), found.heads(k, 1), found.heads(v, 2)
@@ -238,7 +238,8 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
     hooks = tuple(h for child in children for h in hooks_of(child))
     if any(hooks):
         raise NoMatch("a part has hooks")
-    plan = Plan(arguments, reads, hooks, tuple((c, type(c)) for c in children), first, end, norms, form, eps, turning, index, source.meta["val"].shape, dtype, heads,
+    plan = Plan(arguments, reads, hooks, tuple((c, type(c)) for c in children), first, end, norms,
+                tuple(None if n is None else n.weight.shape for n in norms), form, eps, turning, index, source.meta["val"].shape, dtype, heads,
                 sizes[1], sizes[2], given.get("scaling"), rest if is_tuple else None)  # fmt: skip
     if not plan.is_of(args, kwargs) or not plan.holds():
         raise NoMatch("an argument, or what forward() reads, is another kind")
@@ -290,7 +291,7 @@ def _turning(
     """As Plan.rotary."""
     both = argument(arguments.wave, args, kwargs)
     q, _, _, _, heads = turned.args
-    shape, (cos, sin) = q.meta["val"].shape, both  # type: ignore[union-attr]  # of the columns that the function is given
+    shape, (cos, sin) = _sizes_of(q), both  # of the columns that the function is given
     if heads not in (1, 2) or len(shape) != 4 or shape[3 - heads] != 1 or not is_wave(cos, sin.shape, sin.dtype):
         raise NoMatch("cosines and sines are not of one row")
     if cos.dim() != 3 or cos.shape[0] not in (1, shape[0]) or cos.shape[1] != 1 or cos.shape[2] > shape[3] or cos.shape[2] % 2:
@@ -349,6 +350,8 @@ def _reads_of_interface(module: nn.Module, attend: typing.Any) -> "tuple[rotary.
     config = getattr(module.__dict__.get("config"), "__dict__", {})
     if implementation not in config:
         raise NoMatch("its configuration names no function of attention")
-    interface = sys.modules["transformers.modeling_utils"].ALL_ATTENTION_FUNCTIONS
+    interface = getattr(sys.modules["transformers.modeling_utils"], "ALL_ATTENTION_FUNCTIONS", None)
+    if not all(isinstance(getattr(interface, name, None), dict) for name in ("_local_mapping", "_global_mapping")):
+        raise NoMatch("this transformers keeps its functions of attention in another way")
     return ((config, implementation, config[implementation]), (interface._local_mapping, sdpa.NAME, None),
             (interface._global_mapping, sdpa.NAME, attend))  # fmt: skip

@@ -22,7 +22,7 @@ class Arguments(typing.NamedTuple):
     wave: "int | str | None"  # the pair of cosines and sines
     mask: "int | str | None"
     cache: "int | str"
-    fixed: "tuple[tuple[int | str, typing.Any], ...]"  # None, booleans, numbers, names: the same objects in each call
+    fixed: "tuple[tuple[int | str, typing.Any], ...]"  # None, booleans, numbers, names: the same in each call
     unread: "tuple[int | str, ...]"  # tensors, whatever they are
 
 
@@ -36,6 +36,7 @@ class Plan(typing.NamedTuple):
     first: linear_state.Ready
     last: linear_state.Ready
     norms: "tuple[nn.Module | None, nn.Module | None]"  # of q's heads, of k's
+    columns: "tuple[torch.Size | None, ...]"  # of their weights
     form: int
     eps: float
     rotary: "tuple[torch.Size, torch.dtype, bool] | None"  # sizes and dtype of the cosines, is_wide
@@ -57,7 +58,8 @@ class Plan(typing.NamedTuple):
         if type(x) is not _Tensor or x.shape != self.sizes or x.dtype is not self.dtype or not x.is_cpu:
             return False
         for at, wanted in given.fixed:
-            if argument(at, args, kwargs) is not wanted:
+            value = argument(at, args, kwargs)
+            if value is not wanted and (type(value) is not type(wanted) or value != wanted):
                 return False
         for at in given.unread:
             if type(argument(at, args, kwargs)) is not _Tensor:
@@ -117,9 +119,13 @@ class Plan(typing.NamedTuple):
         for child, kind in self.kinds:
             if type(child) is not kind:
                 return False
-        for norm in self.norms:
-            if norm is not None and not (norm.__dict__[norm_state.STATE].norm.is_same(norm) and type(norm._parameters["weight"]) is nn.Parameter):
-                return False
+        for norm, columns in zip(self.norms, self.columns):
+            if norm is not None:
+                weight = norm._parameters["weight"]
+                if type(weight) is not nn.Parameter or weight.dtype is not self.dtype or weight.shape != columns or not weight.is_contiguous():
+                    return False
+                if not norm.__dict__[norm_state.STATE].norm.is_same(norm):
+                    return False
         return True
 
 
@@ -147,7 +153,10 @@ def _cache_class() -> type:
 
 def _layer_of(cache: typing.Any, index: int) -> typing.Any:
     """A layer that grows in place; None: the cache's update does something else."""
-    if type(cache) is not _cache_class() or "update" in cache.__dict__ or cache.offloading or not index < len(cache.layers):
+    if type(cache) is not _cache_class() or "update" in cache.__dict__ or getattr(cache, "offloading", False):
         return None
-    layer = cache.layers[index]
+    layers = getattr(cache, "layers", ())  # not in older versions
+    if not 0 <= index < len(layers):
+        return None
+    layer = layers[index]
     return layer if type(layer) in _growing() and "update" not in layer.__dict__ else None

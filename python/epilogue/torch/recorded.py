@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the forward of an attention module does in one call, as torch.fx records it: projections, norms, rotary embeddings, a cache's
-update, attention, the output. Sizes are those of the call, so that forward() may ask for them; values it cannot ask for.
+"""What the forward of an attention module, or of a layer around it, does in one call, as a graph of torch.fx: calls of its children,
+rotary embeddings, a cache's update, attention. Sizes are those of the call, so that forward() may ask for them; values it cannot ask for.
+
+torch.fx's own tracing changes nn.Module for the whole process while it traces, which other threads' calls would meet. Here the forward
+runs on a view of the module, whose children record that they are called.
 """
 
-import types
 import typing
 
 import torch
@@ -11,7 +13,6 @@ from torch import fx, nn
 
 from .linears import is_conv1d, is_linear
 
-_RECORDED = "_epilogue_recorded"
 Function = typing.Callable[..., typing.Any]
 
 
@@ -64,21 +65,36 @@ class Cache:
         return self._recorder.pair(updated, (keys, values, layer), (None, None))
 
 
-class Recorder(fx.Tracer):
-    """Every child is a leaf."""
+class _Child:
+    """Stands for a child of the module. Its attributes are the child's."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.traced_func_name = _RECORDED
+    def __init__(self, recorder: "Recorder", name: str, child: nn.Module) -> None:
+        self._recorder, self._name, self._child = recorder, name, child
+
+    def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        return self._recorder.create_proxy("call_module", self._name, args, kwargs)
+
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self._child, name)
+
+
+class Recorder(fx.proxy.GraphAppendingTracer):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(fx.Graph())
+        self.children = {name: child for name, child in module._modules.items() if child is not None}
+
+    def view_of(self, module: nn.Module) -> nn.Module:
+        """The module in eval mode, with children that record."""
+        children = {name: _Child(self, name, child) for name, child in self.children.items()}
+        view = object.__new__(type(module))
+        object.__setattr__(view, "__dict__", dict(module.__dict__, _modules={**module._modules, **children}, training=False))
+        return view
 
     def proxy(self, node: fx.Node) -> Recorded:
         return Recorded(node, self)
 
     def create_arg(self, a: typing.Any) -> typing.Any:
         return a if type(a) is Cache else super().create_arg(a)
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return True
 
     def create_proxy(self, kind: str, target: typing.Any, args: typing.Any, kwargs: typing.Any, *more: typing.Any, **others: typing.Any) -> typing.Any:
         made = super().create_proxy(kind, target, args, kwargs, *more, **others)
@@ -98,7 +114,7 @@ class Recorder(fx.Tracer):
             if node.op == "call_function" and getattr(node.target, "__module__", "") != __name__:
                 return node.target(*args, **kwargs)
             if node.op == "call_module":
-                child = self.root.get_submodule(node.target)
+                child = self.children[str(node.target)]
                 if is_linear(child):
                     outputs = child._parameters["weight"].shape[1 if is_conv1d(child) else 0]
                     return args[0].new_empty((*args[0].shape[:-1], outputs))
@@ -128,12 +144,13 @@ class Recorder(fx.Tracer):
         return both
 
 
-def record(view: nn.Module, own: Function, args: "list[typing.Any]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
-    """The graph of a call of own(view, ...). Tensors among the arguments (in tuples too) are inputs of the graph, whose
+def record(module: nn.Module, own: Function, args: "list[typing.Any]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
+    """The graph of a call of own(module, ...) in eval mode. Tensors among the arguments (in tuples too) are inputs of the graph, whose
     node.meta["given"] says which: ("hidden_states",), (0,) by place, ("position_embeddings", 1). A DynamicCache of transformers becomes
-    a Cache. Raises what forward() raises."""
-    recorder = Recorder()
+    a Cache. Raises what forward() raises, and TypeError where it keeps something as an attribute."""
     from transformers.cache_utils import DynamicCache
+
+    recorder = Recorder(module)
 
     def given(x: typing.Any, *path: "str | int") -> typing.Any:
         if isinstance(x, torch.Tensor):
@@ -149,9 +166,11 @@ def record(view: nn.Module, own: Function, args: "list[typing.Any]", kwargs: "di
             return x
         raise TypeError(f"{path[0]} is a {type(x).__name__}")
 
-    def run(self: nn.Module) -> typing.Any:
-        return own(self, *(given(x, i) for i, x in enumerate(args)), **{name: given(x, name) for name, x in kwargs.items()})
-
-    traced = object.__new__(types.new_class("Recording", (type(view),), {}, lambda body: body.update({_RECORDED: run})))
-    object.__setattr__(traced, "__dict__", view.__dict__)
-    return recorder.trace(traced)
+    view = recorder.view_of(module)
+    before = dict(view.__dict__)
+    out = own(view, *(given(x, i) for i, x in enumerate(args)), **{name: given(x, name) for name, x in kwargs.items()})
+    kept = [name for name, value in view.__dict__.items() if name not in before or before[name] is not value]
+    if kept:
+        raise TypeError(f"it sets self.{kept[0]}")
+    recorder.graph.output(recorder.create_arg(out))
+    return recorder.graph
