@@ -15,46 +15,28 @@ import torch
 from torch import nn
 
 from . import linear_state, rotary, sdpa, signals
-from .decoded_match import STATE, plan_of
-from .decoded_plan import MOST_PLANS, Plan, argument
+from .decoded_match import plan_of
+from .decoded_plan import Plan, Records, argument, is_plain_mode
+from .decoded_reads import STATE
 from .fused_class import class_of, is_compiling, unfuse_class
 from .linears import is_linear
-from .patterns import NoMatch
 
-MOST_RECORDS = 32  # of a module: each takes some milliseconds
-MOST_IN_VAIN = 8  # of these
-_Tensor = torch.Tensor
-_is_grad_enabled = torch.is_grad_enabled
-_is_autocast_enabled = torch.is_autocast_enabled
 _op = None  # torch.ops.epilogue.decoded_attention.default, once the ops are loaded
 
 
-class Decoded:
-    """Of one module. Copies and pickles learn anew."""
-
-    def __init__(self) -> None:
-        self.fused = 0  # calls
-        self.plans: "list[Plan]" = []
-        self.reason: "str | None" = None  # why the last record was of no use
-        self.records = 0
-        self.in_vain = 0
-
-    def __deepcopy__(self, memo: typing.Any) -> "Decoded":
-        return Decoded()
-
-    def __reduce__(self) -> typing.Any:
-        return Decoded, ()
+class Decoded(Records):
+    """Of a module of attention."""
 
     def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
-        """What the forward gives; None: it has to run. Not while torch.compile traces."""
-        if _is_grad_enabled() or _is_autocast_enabled("cpu"):
+        """What the forward gives, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
+        if not is_plain_mode():
             return None
         for plan in self.plans:
-            if plan.is_of(args, kwargs):
-                is_clear = plan.holds() and not any(plan.hooks) and signals.foreign() is None
+            if plan.module is module and plan.is_of(args, kwargs):
+                is_clear = not any(plan.reads.hooks) and signals.foreign() is None and plan.holds()
                 out = plan.call(_op, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs) if is_clear else None
                 if out is None:
-                    self.plans = [p for p in self.plans if p is not plan or p.is_ready()]
+                    self.plans = [p for p in self.plans if p.is_ready()]  # what is packed for others goes too
                     return None
                 self.count(plan, module)
                 return out if plan.tuple_of is None else (out, *plan.tuple_of)
@@ -69,37 +51,28 @@ class Decoded:
 
     def _learn(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, if it is of one token and its layers are packed."""
-        given = args[0] if args else next(iter(kwargs.values()), None)
-        if type(given) is not _Tensor or given.dim() != 3 or given.shape[1] != 1:
-            return
-        if self.records >= MOST_RECORDS or self.in_vain >= MOST_IN_VAIN:
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1 or module.training or not is_decoded(module):
             return
         linears = [m for m in module._modules.values() if m is not None and is_linear(m)]
-        if not linears or not all(linear_state.ran_packed(m, given.shape[0], given.dtype) for m in linears):
-            return
-        if signals.foreign() is not None or module.training:
-            return
-        self.records += 1
-        try:
-            self.plans = [plan_of(module, args, kwargs), *self.plans[: MOST_PLANS - 1]]
-            self.reason = None
-        except NoMatch as reason:
-            self.in_vain += 1
-            self.reason = str(reason)
+        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears) and self.may_record():
+            self.record(lambda: plan_of(module, args, kwargs))
 
 
 @functools.lru_cache(maxsize=None)
 def _decoded_class(original: type) -> type:
-    own = original.forward
-
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
-        if is_compiling():
-            return own(self, *args, **kwargs)
-        state: "Decoded | None" = self.__dict__.get(STATE)
+        state: "Decoded | None" = None if is_compiling() else self.__dict__.get(STATE)
         out = None if state is None else state.run(self, args, kwargs)
-        return own(self, *args, **kwargs) if out is None else out
+        return original.forward(self, *args, **kwargs) if out is None else out  # which may be another one than when fuse() was called
 
     return class_of(original, _decoded_class, call)
+
+
+def is_decoded(module: nn.Module) -> bool:
+    """Whether its class is the one that fuse_decoded() gave it."""
+    kind = type(module)
+    return STATE in module.__dict__ and "_epilogue_original" in vars(kind) and kind is _decoded_class(kind._epilogue_original)
 
 
 def fuse_decoded(model: nn.Module) -> None:

@@ -2,10 +2,11 @@
 """A decoder's layer of one new token as one call, torch.ops.epilogue.decoded_layer: attention as in decoded.py, and the MLP with the norm
 and the residual around it that layer.py found.
 
-Its forward is recorded as that of attention: a norm of x, attention of that, and the sum with x, which the second norm takes. What follows
-the second norm layer.py knows. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
+Its forward is recorded as that of attention: a norm of x, attention of that, an RMS norm of its result or none, and the sum with x, which
+the norm before the MLP takes. What follows that norm layer.py knows. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
 """
 
+import functools
 import operator
 import typing
 
@@ -14,13 +15,13 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from . import decoded, norm_state, recorded, signals
-from .decoded import Decoded
-from .decoded_match import Match, is_no_dropout, reads_of, record
-from .decoded_plan import MOST_PLANS, Arguments, Plan, argument
+from .decoded_match import Match, is_rms, record
+from .decoded_plan import Arguments, Plan, Records, argument, is_plain_mode
+from .decoded_reads import reads_of
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
-from .layer import hooks_of, own_forward
-from .nodes import ADD, PASSIVE
+from .layer import own_forward
+from .nodes import ADD
 from .patterns import NoMatch
 
 if typing.TYPE_CHECKING:
@@ -30,102 +31,96 @@ _Tensor = torch.Tensor
 _op = None  # torch.ops.epilogue.decoded_layer.default, once the ops are loaded
 
 
-class _Layer(typing.NamedTuple):
+class _LayerPlan(typing.NamedTuple):
     plan: Plan  # attention's, for the layer's arguments; x is before the first norm
-    of: Plan  # attention's own, which it was made of
     norm: nn.Module
+    post: "nn.Module | None"  # the norm of attention's result
     attention: nn.Module
     state: "State"  # of the MLP with its norm and residual
 
 
-class DecodedLayer:
-    """Of one layer. Copies and pickles learn anew."""
-
-    def __init__(self) -> None:
-        self.fused = 0  # calls
-        self.plans: "list[_Layer]" = []
-        self.reason: "str | None" = None  # why the last record was of no use
-        self.records = 0
-        self.in_vain = 0
-
-    def __deepcopy__(self, memo: typing.Any) -> "DecodedLayer":
-        return DecodedLayer()
-
-    def __reduce__(self) -> typing.Any:
-        return DecodedLayer, ()
-
+class DecodedLayer(Records):
     def run(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
-        """What the forward gives; None: it has to run. Not while torch.compile traces."""
-        if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        """What the forward gives, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
+        if not is_plain_mode():
             return None
         for found in self.plans:
-            if found.plan.is_of(args, kwargs):
+            if found.plan.module is layer and found.plan.is_of(args, kwargs):
                 out = self._run(found, layer, args, kwargs)
                 if out is None:
-                    self.plans = [f for f in self.plans if f is not found or f.plan.is_ready()]
+                    self.plans = [f for f in self.plans if f.plan.is_ready()]
                 return out
         self._learn(layer, args, kwargs)
         return None
 
-    def _run(self, found: _Layer, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+    def _run(self, found: _LayerPlan, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
         plan = found.plan
-        if not plan.holds() or any(plan.hooks) or signals.foreign() is not None:
+        if any(plan.reads.hooks) or signals.foreign() is not None or not plan.holds():
             return None
-        behind = found.state.ready(layer, plan.dtype, plan.sizes[-1])
+        behind = found.state.ready(layer, plan.dtype, plan.sizes[-1])  # held until the op returns, as in Plan.call()
         x = argument(plan.arguments.x, args, kwargs)
-        normed = None if behind is None or not x.is_contiguous() else _normed(found.norm, x)
-        out = None if normed is None else plan.call(_op, (x, normed), behind, args, kwargs)
+        post = (None, 0, 0.0) if found.post is None else _rms(found.post, x)
+        normed = None if behind is None or post is None or not x.is_contiguous() else _normed(found.norm, x)
+        if normed is None:
+            return None
+        out = plan.call(_op, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
         if out is None:
             return None
         self.fused += 1
         found.state.fused_calls += 1
-        state = found.norm.__dict__.get(norm_state.STATE)
-        if state is not None:
-            state.fused_calls += 1
+        for norm in (found.norm, found.post):
+            state = None if norm is None else norm.__dict__.get(norm_state.STATE)
+            if state is not None:
+                state.fused_calls += 1
         found.attention.__dict__[decoded.STATE].count(plan, found.attention)
         return out
 
     def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, once attention has a plan for such an x."""
         x = args[0] if args else next(iter(kwargs.values()), None)
-        if self.records >= decoded.MOST_RECORDS or self.in_vain >= decoded.MOST_IN_VAIN or layer.training or type(x) is not _Tensor:
+        if type(x) is not _Tensor or layer.training:
             return
         for attention in layer._modules.values():
-            state: "Decoded | None" = None if attention is None else attention.__dict__.get(decoded.STATE)
-            for of in () if state is None else state.plans:
-                if x.shape != of.sizes or x.dtype is not of.dtype or signals.foreign() is not None:
+            if attention is None or not decoded.is_decoded(attention):
+                continue
+            state: "decoded.Decoded" = attention.__dict__[decoded.STATE]
+            for of in state.plans:
+                if of.module is not attention or x.shape != of.sizes or x.dtype is not of.dtype or not of.is_ready() or not self.may_record():
                     continue
-                self.records += 1
-                try:
-                    self.plans = [_layer_of(layer, attention, of, args, kwargs), *self.plans[: MOST_PLANS - 1]]
-                    self.reason = None
+                if self.record(functools.partial(_match_layer, layer, attention, of, args, kwargs)):
                     return
-                except NoMatch as reason:
-                    self.in_vain += 1
-                    self.reason = str(reason)
 
 
 def _normed(norm: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
     state: "norm_state.NormState | None" = norm.__dict__.get(norm_state.STATE)
     if state is None:
         return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-    weight = norm._parameters["weight"]
-    if type(weight) is not nn.Parameter or weight.dtype is not x.dtype or weight.shape != x.shape[-1:] or not state.norm.is_same(norm):
+    given = _rms(norm, x)
+    return None if given is None else torch.ops.epilogue.rms_norm.default(x, *given)
+
+
+def _rms(norm: nn.Module, x: torch.Tensor) -> "tuple[torch.Tensor, int, float] | None":
+    """An RMS norm of rows of x, as ops take it: weight, form, eps. None: it has to run as itself."""
+    state: norm_state.NormState = norm.__dict__[norm_state.STATE]
+    weight = norm._parameters.get("weight")
+    if type(weight) is not nn.Parameter or weight.dtype is not x.dtype or weight.shape != x.shape[-1:] or not weight.is_contiguous():
         return None
-    return torch.ops.epilogue.rms_norm.default(x, weight, state.form, state.norm.eps)
+    return (weight, state.form, state.norm.eps) if state.norm.is_same(norm) else None
 
 
-def _is_norm(module: typing.Any) -> bool:
-    state = None if module is None else module.__dict__.get(norm_state.STATE)
-    return type(module) is nn.LayerNorm if state is None else state.norm.kind == "rms"
+def _is_norm(module: nn.Module) -> bool:
+    return is_rms(module) or (type(module) is nn.LayerNorm and norm_state.STATE not in module.__dict__)
 
 
-def _layer_of(layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> _Layer:
+def _match_layer(
+    layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
+) -> _LayerPlan:
     """Raises NoMatch with the reason."""
     state: "State" = layer.__dict__[MLP]
     if layer.training or state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
         raise NoMatch("the MLP does not run with the norm and the residual around it")
     own = own_forward(layer)
+    reads_of(layer, own, {})  # before the forward runs: it has to be transformers' own
     graph = record(layer, own, args, kwargs)
     found = Match(layer, graph)
     ends = [n for n in graph.nodes if n.op == "call_module" and n.target == state.plan.pre_norm]
@@ -137,8 +132,12 @@ def _layer_of(layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typ
     found.seen.add(total)
     x = next((n for n in total.args if isinstance(n, fx.Node) and n.op == "placeholder"), None)
     node = total.args[1 if total.args[0] is x else 0]
-    while isinstance(found.child(node), PASSIVE) or is_no_dropout(node):
+    node = found.behind_dropout(node)
+    post = found.child(node)
+    if post is not None and is_rms(post):
         node = found.step(node)
+    else:
+        post = None
     if isinstance(node, fx.Node) and node.target is operator.getitem and node.args[1] == 0:
         node = found.step(node)
     called = node if isinstance(node, fx.Node) and node.op == "call_module" else None
@@ -156,16 +155,15 @@ def _layer_of(layer: nn.Module, attention: nn.Module, of: Plan, args: "tuple[typ
         if node.op not in ("placeholder", "get_attr") and node not in found.seen and not is_rest:
             raise NoMatch(f"it does more: {node.target}")
     children = {**found.used, str(called.target): attention, str(normed.target): norm}
-    hooks = [h for child in children.values() for h in hooks_of(child)]
+    reads = of.reads.joined(reads_of(layer, own, children))
+    reads = reads._replace(values=(*reads.values, (layer.__dict__, MLP, state)))
     at = x.meta["given"]
-    if len(at) != 1 or any(hooks):
+    if len(at) != 1 or any(reads.hooks):
         raise NoMatch("a part has hooks, or x is one of several")
-    reads = (*of.reads, *reads_of(layer, own, children), (layer.__dict__, MLP, state))
-    plan = of._replace(arguments=arguments._replace(x=at[0]), reads=reads, hooks=(*of.hooks, *hooks),
-                       kinds=(*of.kinds, *((c, type(c)) for c in children.values())))  # fmt: skip
+    plan = of._replace(module=layer, arguments=arguments._replace(x=at[0]), reads=reads)
     if not plan.is_of(args, kwargs) or not plan.holds():
         raise NoMatch("an argument, or what forward() reads, is another kind")
-    return _Layer(plan, of, norm, attention, state)
+    return _LayerPlan(plan, norm, post, attention, state)
 
 
 def _arguments_of(

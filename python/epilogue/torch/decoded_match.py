@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the record of an attention module's forward (recorded.py): from its end to what it was given, and what it read beside that."""
 
-import inspect
 import operator
-import sys
-import types
 import typing
 
 import torch
@@ -13,13 +10,12 @@ from torch import fx, nn
 
 from . import linear_state, norm_state, recorded, rotary, sdpa
 from .attention import gains_decoding
-from .decoded_plan import Arguments, Plan, argument, is_wave
-from .layer import hooks_of
+from .decoded_plan import Arguments, Plan, argument, cache_class, is_wave
+from .decoded_reads import STATE, Reads, is_fused_as_it_was, reads_of, reads_of_library
 from .linears import is_linear
 from .nodes import PASSIVE, arguments_of
 from .patterns import NoMatch
 
-STATE = "_epilogue_decoded"  # of a module of attention
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _VIEWS = ("view", "reshape", "contiguous", "flatten", "unflatten")
 
@@ -61,6 +57,12 @@ class Match:
             node = self.step(node)
         return node
 
+    def behind_dropout(self, node: typing.Any) -> typing.Any:
+        """Dropout does nothing in eval mode."""
+        while type(self.child(node)) in PASSIVE or _is_no_dropout(node):
+            node = self.step(node)
+        return node
+
     def pair(self, node: typing.Any, function: typing.Any, place: int) -> "fx.Node | None":
         """The step whose result of that place this is."""
         if not isinstance(node, fx.Node) or node.target is not operator.getitem or node.args[1] != place:
@@ -96,7 +98,7 @@ class Match:
             child = self.child(node)
             if both is not None and turned is norm is None:
                 turned, node = both, whole
-            elif child is not None and norm is None and _is_rms(child) and _sizes_of(node.args[0])[-1:] == child.weight.shape:
+            elif child is not None and norm is None and is_rms(child) and _is_of_columns(child, node.args[0]):
                 norm, node = child, self.step(node)
             else:
                 if not isinstance(node, fx.Node):
@@ -105,8 +107,8 @@ class Match:
 
     def linear(self, node: typing.Any) -> nn.Module:
         child = self.child(node)
-        if child is None or not is_linear(child):
-            raise NoMatch(f"{node} is no linear layer's")
+        if child is None or not is_linear(child) or not is_fused_as_it_was(child):
+            raise NoMatch(f"{node} is no fused linear layer's")
         return child
 
     def projections(self, sources: "list[fx.Node]", widths: "list[int]") -> "tuple[list[nn.Module], typing.Any]":
@@ -158,6 +160,11 @@ def _sizes_of(node: typing.Any) -> torch.Size:
     return value.shape
 
 
+def _is_of_columns(norm: nn.Module, x: typing.Any) -> bool:
+    weight = norm._parameters.get("weight")
+    return weight is not None and _sizes_of(x)[-1:] == weight.shape
+
+
 def _swaps_one(node: fx.Node) -> bool:
     """A transposition of heads with the one row."""
     if node.target not in ("transpose", "swapaxes") or len(node.args) != 3 or node.kwargs:
@@ -167,13 +174,13 @@ def _swaps_one(node: fx.Node) -> bool:
     return dims == [1, 2] and 1 in (shape[1], shape[2])
 
 
-def is_no_dropout(node: typing.Any) -> bool:
+def _is_no_dropout(node: typing.Any) -> bool:
     return isinstance(node, fx.Node) and node.target is F.dropout and arguments_of(node, ("input", "p", "training")).get("training") is False
 
 
-def _is_rms(child: nn.Module) -> bool:
+def is_rms(child: nn.Module) -> bool:
     state = child.__dict__.get(norm_state.STATE)
-    return state is not None and state.norm.kind == "rms"
+    return state is not None and state.norm.kind == "rms" and is_fused_as_it_was(child)
 
 
 def record(module: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> fx.Graph:
@@ -186,7 +193,10 @@ def record(module: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", k
 
 def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> Plan:
     """Raises NoMatch with the reason."""
-    own = type(module)._epilogue_own
+    own = type(module)._epilogue_original.forward
+    # Before the forward runs: it has to be transformers' own.
+    reads_of(module, own, {})
+    of_library, attend = reads_of_library(module, sdpa.NAME, cache_class())
     graph = record(module, own, args, kwargs)
     found = Match(module, graph)
     result = found.output.args[0]
@@ -194,15 +204,14 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
     node, rest = (result[0], tuple(result[1:])) if is_tuple else (result, ())
     if any(x is not None for x in rest):
         raise NoMatch("forward() gives more than the output")
-    while isinstance(found.child(node), PASSIVE) or is_no_dropout(node):
-        node = found.step(node)
+    node = found.behind_dropout(node)
     last = found.linear(node)
     attended = found.behind_views(found.step(node))
     if not isinstance(attended, fx.Node) or attended.target is not recorded.attended:
         raise NoMatch("the output is not of attention by transformers' function")
     found.seen.add(attended)
-    attend, caller, given = attended.meta["by"]
-    if caller.__dict__.get(STATE) is not module.__dict__[STATE] or not sdpa.is_plain(given):
+    function, caller, given = attended.meta["by"]
+    if function is not attend or caller.__dict__.get(STATE) is not module.__dict__[STATE] or not sdpa.is_plain(given):
         raise NoMatch("attention is asked for more")
     q, k, v, mask = attended.args
     update = found.pair(k, recorded.updated, 0)
@@ -231,15 +240,15 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
         raise NoMatch("q, k and v do not run as one call of packed weights")
     arguments = arguments_in(graph, source, of_q.turned, mask, args, kwargs)
     turning = None if of_q.turned is None else _turning(of_q.turned, dtype, arguments, args, kwargs)
-    reads = reads_of(module, own, found.used) + _reads_of_interface(module, attend)
+    reads = reads_of(module, own, found.used).joined(of_library)
     if of_q.turned is not None:
-        reads += tuple(of_q.turned.meta["by"]._epilogue_reads)
-    children = found.used.values()
-    hooks = tuple(h for child in children for h in hooks_of(child))
-    if any(hooks):
+        reads = reads.joined(Reads(tuple(of_q.turned.meta["by"]._epilogue_reads), (), (), (), ()))
+    reads = reads._replace(functions=(*reads.functions, (type(module)._epilogue_original, "forward", own)))
+    if any(reads.hooks):
         raise NoMatch("a part has hooks")
-    plan = Plan(arguments, reads, hooks, tuple((c, type(c)) for c in children), first, end, norms,
-                tuple(None if n is None else n.weight.shape for n in norms), form, eps, turning, index, source.meta["val"].shape, dtype, heads,
+    if type(index) is not int:
+        raise NoMatch("the cache's layer has no number")
+    plan = Plan(module, arguments, reads, first, end, norms, tuple(None if n is None else n.weight.shape for n in norms), form, eps, turning, index, source.meta["val"].shape, dtype, heads,
                 sizes[1], sizes[2], given.get("scaling"), rest if is_tuple else None)  # fmt: skip
     if not plan.is_of(args, kwargs) or not plan.holds():
         raise NoMatch("an argument, or what forward() reads, is another kind")
@@ -292,66 +301,13 @@ def _turning(
     both = argument(arguments.wave, args, kwargs)
     q, _, _, _, heads = turned.args
     shape, (cos, sin) = _sizes_of(q), both  # of the columns that the function is given
-    if heads not in (1, 2) or len(shape) != 4 or shape[3 - heads] != 1 or not is_wave(cos, sin.shape, sin.dtype):
+    if heads not in (1, 2) or len(shape) != 4 or shape[3 - heads] != 1 or sin.dim() != 3 or not is_wave(cos, sin.shape, sin.dtype):
         raise NoMatch("cosines and sines are not of one row")
-    if cos.dim() != 3 or cos.shape[0] not in (1, shape[0]) or cos.shape[1] != 1 or cos.shape[2] > shape[3] or cos.shape[2] % 2:
+    if cos.dtype not in (dtype, torch.float32):
+        raise NoMatch(f"cosines are {cos.dtype}")
+    if cos.shape[0] not in (1, shape[0]) or cos.shape[1] != 1 or cos.shape[2] > shape[3] or cos.shape[2] % 2:
         raise NoMatch(f"cosines are {list(cos.shape)}")
     wide = rotary.is_wide(turned.meta["by"]._epilogue_own, dtype, cos.dtype, shape[3], cos.shape[2]) if dtype in rotary.DTYPES else None
     if wide is None:
         raise NoMatch("the rotary embedding is another one")
     return cos.shape, cos.dtype, wide
-
-
-def _names_in(code: types.CodeType) -> "set[str]":
-    return {*code.co_names, *(name for inner in code.co_consts if isinstance(inner, types.CodeType) for name in _names_in(inner))}
-
-
-def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]") -> "tuple[rotary.Read, ...]":
-    """What the forward, and the methods and functions of its file that it names, read of the module, its configuration and its file;
-    and what says that children (by name) are called as they were."""
-    kind = type(module)._epilogue_original
-    todo, functions, names = [inspect.unwrap(own)], [], set()
-    reads: "list[rotary.Read]" = []
-    while todo:
-        function = todo.pop()
-        if not isinstance(function, types.FunctionType) or function in functions:
-            continue
-        functions.append(function)
-        for name in _names_in(function.__code__):
-            names.add(name)
-            if isinstance(getattr(kind, name, None), types.FunctionType) and name not in vars(nn.Module):
-                todo.append(inspect.unwrap(getattr(kind, name)))
-            space = function.__globals__
-            if name in space:
-                reads.append((space, name, space[name]))
-                if getattr(space[name], "__module__", None) == kind.__module__ and not hasattr(space[name], "_epilogue_own"):
-                    todo.append(space[name])
-    reads += [(module.__dict__, name, value) for name, value in module.__dict__.items() if name in names]
-    config = module.__dict__.get("config")
-    for name in names if config is not None else ():
-        if name in config.__dict__:
-            reads.append((config.__dict__, name, config.__dict__[name]))
-        elif isinstance(getattr(type(config), name, None), property) and name != "_attn_implementation":
-            raise NoMatch(f"it reads {name} of its configuration")
-    reads.append((module.__dict__, "training", False))
-    for name, child in children.items():
-        reads += [(module._modules, name, child), (child.__dict__, "forward", None)]
-        if isinstance(child, PASSIVE):
-            reads.append((child.__dict__, "training", False))
-        for state in (linear_state.STATE, norm_state.STATE, STATE):
-            if state in child.__dict__:
-                reads.append((child.__dict__, state, child.__dict__[state]))
-    return tuple({(id(space), name): (space, name, value) for space, name, value in reads}.values())
-
-
-def _reads_of_interface(module: nn.Module, attend: typing.Any) -> "tuple[rotary.Read, ...]":
-    """What says that attention is this function."""
-    implementation = "_attn_implementation_internal"
-    config = getattr(module.__dict__.get("config"), "__dict__", {})
-    if implementation not in config:
-        raise NoMatch("its configuration names no function of attention")
-    interface = getattr(sys.modules["transformers.modeling_utils"], "ALL_ATTENTION_FUNCTIONS", None)
-    if not all(isinstance(getattr(interface, name, None), dict) for name in ("_local_mapping", "_global_mapping")):
-        raise NoMatch("this transformers keeps its functions of attention in another way")
-    return ((config, implementation, config[implementation]), (interface._local_mapping, sdpa.NAME, None),
-            (interface._global_mapping, sdpa.NAME, attend))  # fmt: skip

@@ -7,10 +7,18 @@ import typing
 import torch
 from torch import nn
 
-from . import linear_state, norm_state, rotary
+from . import linear_state, norm_state, signals
+from .decoded_reads import Reads
+from .patterns import NoMatch
 
 MOST_PLANS = 4  # of a module: batches, dtypes, with a mask or without
+MOST_RECORDS = 32  # of a module, and one more for each CALLS_PER_RECORD calls that went by them
+MOST_IN_VAIN = 8
+CALLS_PER_RECORD = 64
 _Tensor = torch.Tensor
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_function_modes = torch._C._len_torch_function_stack
 
 
 class Arguments(typing.NamedTuple):
@@ -23,16 +31,15 @@ class Arguments(typing.NamedTuple):
     mask: "int | str | None"
     cache: "int | str"
     fixed: "tuple[tuple[int | str, typing.Any], ...]"  # None, booleans, numbers, names: the same in each call
-    unread: "tuple[int | str, ...]"  # tensors, whatever they are
+    unread: "tuple[int | str, ...]"  # tensors that nothing of the record depends on
 
 
 class Plan(typing.NamedTuple):
     """A call that was recorded, and what it read."""
 
+    module: nn.Module  # whose call it is: a shallow copy has the same attributes
     arguments: Arguments
-    reads: "tuple[rotary.Read, ...]"
-    hooks: "tuple[typing.Any, ...]"  # of children: dictionaries that are empty
-    kinds: "tuple[tuple[nn.Module, type], ...]"  # of children
+    reads: Reads
     first: linear_state.Ready
     last: linear_state.Ready
     norms: "tuple[nn.Module | None, nn.Module | None]"  # of q's heads, of k's
@@ -82,12 +89,12 @@ class Plan(typing.NamedTuple):
         kwargs: "dict[str, typing.Any]",
     ) -> "torch.Tensor | None":  # fmt: skip
         """What op(*before, ..., *behind) gives, with the arguments of attention between. None: the forward has to run."""
-        first, last = self.first.pack(), self.last.pack()
+        first, last = self.first.pack(), self.last.pack()  # held until the op returns: other threads may pack anew
         if first is None or last is None:
             return None
         given = self.arguments
         cos, sin, is_wide = (None, None, False) if self.rotary is None else (*argument(given.wave, args, kwargs), self.rotary[2])
-        layer = _layer_of(argument(given.cache, args, kwargs), self.index)
+        layer = _growing_layer(argument(given.cache, args, kwargs), self.index)
         place = None if layer is None else layer.place_for(self.keys, self.values, self.dtype)
         if place is None:
             return None
@@ -96,7 +103,8 @@ class Plan(typing.NamedTuple):
         if mask is not None and mask.shape[3] != end + 1 - begin:
             return None
         weights = [None if norm is None else norm._parameters["weight"] for norm in self.norms]
-        out = op(*before, *first, weights, self.form, self.eps, cos, sin, is_wide, keys, values, begin, end, mask, self.scale, *last, *behind)
+        out = op(*before, first.handle.number, first.taken.given, weights, self.form, self.eps, cos, sin, is_wide, keys, values, begin, end,
+                 mask, self.scale, last.handle.number, last.taken.given, *behind)  # fmt: skip
         if not out:
             return None
         layer.put(1)
@@ -113,15 +121,11 @@ class Plan(typing.NamedTuple):
 
     def holds(self) -> bool:
         """Whether all that the record read is as it was."""
-        for space, name, wanted in self.reads:
-            if space.get(name) is not wanted:
-                return False
-        for child, kind in self.kinds:
-            if type(child) is not kind:
-                return False
+        if not self.reads.hold():
+            return False
         for norm, columns in zip(self.norms, self.columns):
             if norm is not None:
-                weight = norm._parameters["weight"]
+                weight = norm._parameters.get("weight")
                 if type(weight) is not nn.Parameter or weight.dtype is not self.dtype or weight.shape != columns or not weight.is_contiguous():
                     return False
                 if not norm.__dict__[norm_state.STATE].norm.is_same(norm):
@@ -145,18 +149,55 @@ def _growing() -> "frozenset[type]":
 
 
 @functools.lru_cache(maxsize=None)
-def _cache_class() -> type:
+def cache_class() -> type:
     from transformers.cache_utils import DynamicCache
 
     return DynamicCache
 
 
-def _layer_of(cache: typing.Any, index: int) -> typing.Any:
+def _growing_layer(cache: typing.Any, index: int) -> typing.Any:
     """A layer that grows in place; None: the cache's update does something else."""
-    if type(cache) is not _cache_class() or "update" in cache.__dict__ or getattr(cache, "offloading", False):
+    if type(cache) is not cache_class() or "update" in cache.__dict__ or getattr(cache, "offloading", False):
         return None
     layers = getattr(cache, "layers", ())  # not in older versions
     if not 0 <= index < len(layers):
         return None
     layer = layers[index]
     return layer if type(layer) in _growing() and "update" not in layer.__dict__ else None
+
+
+class Records:
+    """Calls of one module that were recorded. Copies and pickles learn anew."""
+
+    def __init__(self) -> None:
+        self.fused = 0  # calls by a plan
+        self.plans: "list[typing.Any]" = []
+        self.records = 0
+        self.in_vain = 0  # of these
+        self.reason: "str | None" = None  # why the last of them was
+
+    def __deepcopy__(self, memo: typing.Any) -> "Records":
+        return type(self)()
+
+    def __reduce__(self) -> typing.Any:
+        return type(self), ()
+
+    def may_record(self) -> bool:
+        """A record takes some milliseconds, as much as fused calls of half a hundred layers save."""
+        return self.in_vain < MOST_IN_VAIN and self.records < MOST_RECORDS + self.fused // CALLS_PER_RECORD and signals.foreign() is None
+
+    def record(self, make: "typing.Callable[[], typing.Any]") -> bool:
+        self.records += 1
+        try:
+            self.plans = [make(), *self.plans[: MOST_PLANS - 1]]
+        except NoMatch as reason:
+            self.in_vain += 1
+            self.reason = str(reason)
+            return False
+        self.reason = None
+        return True
+
+
+def is_plain_mode() -> bool:
+    """Whether nothing is on that wants to see the single ops, or gradients. Not asked while torch.compile traces."""
+    return not (_is_grad_enabled() or _is_autocast_enabled("cpu") or _function_modes())

@@ -275,6 +275,9 @@ def refresh(model: nn.Module) -> None:
             module.__dict__[linear_state.STATE].refresh()
         elif experts_state.is_fused_experts(module):
             module.__dict__[experts_state.STATE].refresh()
+        for state in (decoded.STATE, decoded_layer.STATE):
+            if state in module.__dict__:
+                module.__dict__[state].plans = []  # which hold what was packed
 
 
 def packing_states(model: nn.Module) -> "list[State | experts_state.ExpertsState | linear_state.LinearState]":

@@ -575,15 +575,15 @@ class Ready(typing.NamedTuple):
     states: "tuple[LinearState, ...]"
     dtype: torch.dtype
 
-    def pack(self) -> "tuple[int, list[torch.Tensor]] | None":
-        """The handle and the parameters; None: not ready any more."""
+    def pack(self) -> "_Pack | None":
+        """Whoever calls by its handle holds it so long. None: not ready any more."""
         pack = self.of.packs.get(self.dtype)
         if pack is None or pack.handle is None or not pack.taken.holds(self.of):
             return None
         for state in self.states:
             if (state.alone if len(self.states) == 1 else state.together) is not self.of or state.store is not None:
                 return None
-        return pack.handle.number, pack.taken.given
+        return pack
 
     def count(self) -> None:
         for state in self.states:
@@ -593,6 +593,8 @@ class Ready(typing.NamedTuple):
 def ran_packed(module: nn.Module, rows: int, dtype: torch.dtype) -> bool:
     """Whether the last call of this layer was of so many rows, and ran with packed weights that others may use too."""
     state = module.__dict__.get(STATE)
+    if "_epilogue_original" not in vars(type(module)):  # its class is another one since
+        return False
     of = None if state is None or state.alone is None else state.alone if state.together is None else state.together
     return of is not None and of.won is not None and of.won[1] is dtype and of.won[0].numel() // of.won[0][-1] == rows
 

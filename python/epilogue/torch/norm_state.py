@@ -81,6 +81,8 @@ class NormState:
             return "its rows are no DTensor: PyTorch has it as one op"
         if _is_autocast_enabled("cpu"):
             return "autocast"
+        if len(parameters) != (1 if self.norm.kind == "rms" else 2):
+            return "it has other parameters than it had"
         for p in parameters:
             if not is_split and type(p) is not _Parameter:
                 return f"its weight is a {type(p).__name__}"

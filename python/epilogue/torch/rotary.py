@@ -50,7 +50,7 @@ class Calls:
         _register(self.file)
 
 
-Read = typing.Tuple["dict[str, typing.Any]", str, typing.Any]
+Read = typing.Tuple["dict[str, typing.Any]", str, typing.Any]  # a dictionary, a name, and what it has there
 
 
 def reads_of(function: types.FunctionType, found: "list[Read] | None" = None) -> "list[Read]":

@@ -116,10 +116,10 @@ class State:
         if _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
             return None
         pack = self.ready(module, x.dtype, x.shape[-1])
-        return None if pack is None else _run(x, *pack)
+        return None if pack is None else _run(x, pack.handle.number, pack.taken.given)
 
-    def ready(self, module: nn.Module, dtype: torch.dtype, columns: int) -> "tuple[int, list[torch.Tensor]] | None":
-        """The handle and the parameters for a call in inference; None: there may be more to do than to call it."""
+    def ready(self, module: nn.Module, dtype: torch.dtype, columns: int) -> "_Pack | None":
+        """For a call in inference; whoever calls by its handle holds it so long. None: there may be more to do than to call it."""
         bound = self._bound
         if bound is None or self.store is not None or self.options.tune == "measure":
             return None
@@ -128,7 +128,7 @@ class State:
             return None
         if not bound.holds(module) or not pack.taken.holds(bound) or any(bound.hooks) or bound.changed() is not None:
             return None
-        return pack.handle.number, pack.taken.given
+        return pack
 
     def _refuse(self, module: nn.Module, x: typing.Any) -> "str | None":
         reason = signals.foreign()

@@ -133,8 +133,8 @@ std::optional<Torch> Attention::run(const Torch& x) const {
            end < room.at.sizes[2];
   };
   if (batch < 1 || in.size(1) != 1 || in.size(2) != first->inputs() || begin < 0 || begin > end ||
-      heads < 1 || heads * depth != of_queries || heads % kv != 0 || !fits(k_room, keys) ||
-      !fits(v_room, values) || norms.size() != 2 ||
+      kv < 1 || heads < 1 || cos.has_value() != sin.has_value() || heads * depth != of_queries ||
+      heads % kv != 0 || !fits(k_room, keys) || !fits(v_room, values) || norms.size() != 2 ||
       (widths.size() != 1 && (widths.size() != 3 || widths[0] != of_queries ||
                               widths[1] != of_keys || widths[2] != of_values)) ||
       last->inputs() != heads * v_room.columns() || last->widths().size() != 1)
@@ -230,31 +230,39 @@ void add_rows(const void* x, void* y, int64_t count) {
 }
 
 // A decoder's layer: mlp(x + attention(normed)), with the norm and the residual that the MLP's
-// handle has around it. normed: what the layer's first norm makes of x [batch, 1, k].
+// handle has around it. normed: what the layer's first norm makes of x [batch, 1, k]. post: the
+// weight of an RMS norm of attention's result, or none.
 std::vector<Torch> decoded_layer(Torch x, Torch normed, int64_t projections,
                                  std::vector<Torch> of_projections,
                                  std::vector<std::optional<Torch>> norms, int64_t form, double eps,
                                  std::optional<Torch> cos, std::optional<Torch> sin, bool is_wide,
                                  Torch keys, Torch values, int64_t begin, int64_t end,
                                  std::optional<Torch> mask, std::optional<double> scale,
-                                 int64_t output, std::vector<Torch> of_output, int64_t mlp,
-                                 std::vector<Torch> of_mlp) {
+                                 int64_t output, std::vector<Torch> of_output,
+                                 std::optional<Torch> post, int64_t post_form, double post_eps,
+                                 int64_t mlp, std::vector<Torch> of_mlp) {
   require_defined(x, "x");
   const ScalarType type = x.scalar_type();
   const auto behind = find(mlp);
   const int64_t columns = x.dim() == 3 ? x.size(2) : -1;
   if (!x.is_cpu() || !x.is_contiguous() ||
       (type != ScalarType::Float && type != ScalarType::BFloat16) || columns != behind->inputs() ||
-      columns != find(output)->columns() || normed.dim() != 3 || normed.size(0) != x.size(0) ||
-      normed.scalar_type() != type)
+      columns != find(output)->columns() || x.size(1) != 1 || normed.dim() != 3 ||
+      normed.size(0) != x.size(0) || normed.scalar_type() != type ||
+      (post && (!is_norm_weight(*post, type) || post->size(0) != columns)))
     throw std::runtime_error(
         "decoded_layer: expected x [batch, 1, columns] of Float or BFloat16, contiguous, of the "
-        "sizes of attention's and the MLP's results, and as many rows of it behind a norm, got " +
-        describe(x) + " and " + describe(normed));
+        "sizes of attention's and the MLP's results, as many rows of it behind a norm, and a "
+        "norm's weight of as many columns, or none, got " +
+        describe(x) + ", " + describe(normed) + " and " + (post ? describe(*post) : "none"));
   auto y = Attention{projections, of_projections, norms, form, eps,  cos,   sin,    is_wide,
                      keys,        values,         begin, end,  mask, scale, output, of_output}
                .run(normed);
   if (!y) return {};
+  if (post) {
+    void* const rows = y->mutable_data_ptr();
+    norm_rows_into(rows, *post, rows, x.size(0), post_form, post_eps);
+  }
   if (type == ScalarType::Float)
     add_rows<float>(x.const_data_ptr(), y->mutable_data_ptr(), y->numel());
   else
@@ -276,8 +284,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
   m.def(
       "decoded_layer(Tensor x, Tensor normed, int projections, Tensor[] of_projections, Tensor?[] "
       "norms, int form, float eps, Tensor? cos, Tensor? sin, bool is_wide, Tensor keys, Tensor "
-      "values, int begin, int end, Tensor? mask, float? scale, int output, Tensor[] of_output, int "
-      "mlp, Tensor[] of_mlp) -> Tensor[]");
+      "values, int begin, int end, Tensor? mask, float? scale, int output, Tensor[] of_output, "
+      "Tensor? post, int post_form, float post_eps, int mlp, Tensor[] of_mlp) -> Tensor[]");
 }
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
   m.impl("decoded_layer", TORCH_BOX(&decoded_layer));
