@@ -320,6 +320,20 @@ def test_static_caches_are_the_models():
     assert epilogue.torch.why(model).decoded_calls == before
 
 
+def test_what_passes_is_no_record_in_vain():
+    """Static caches, and hooks that go again."""
+    model = _fused("llama")
+    _generate(model, cache_implementation="static")
+    hooks = [m.register_forward_hook(lambda *_: None) for m in (_attention(model).q_proj, model.model.layers[0].input_layernorm)]
+    _generate(model)
+    assert _states(model)[1].records == 0 and all(s.in_vain == 0 for s in _states(model))
+    for hook in hooks:
+        hook.remove()
+    _generate(model)
+    report = epilogue.torch.why(model)
+    assert all(s.fused for s in _states(model)) and report.decoded_layers > TOKENS
+
+
 def test_masks_of_padded_prompts():
     model = _fused("llama")
     other = _apart(model)

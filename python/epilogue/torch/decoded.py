@@ -16,7 +16,7 @@ from torch import nn
 
 from . import linear_state, rotary, sdpa, signals
 from .decoded_match import plan_of
-from .decoded_plan import Plan, Records, argument, is_plain_mode
+from .decoded_plan import Plan, Records, argument, cache_class, is_plain_mode
 from .decoded_reads import STATE
 from .fused_class import class_of, is_compiling, unfuse_class
 from .linears import is_linear
@@ -52,10 +52,12 @@ class Decoded(Records):
     def _learn(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, if it is of one token and its layers are packed."""
         x = args[0] if args else next(iter(kwargs.values()), None)
-        if type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1 or module.training or not is_decoded(module):
+        if type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1 or not self.may_record(module):
+            return
+        if not is_decoded(module) or not any(type(given) is cache_class() for given in (*args, *kwargs.values())):
             return
         linears = [m for m in module._modules.values() if m is not None and is_linear(m)]
-        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears) and self.may_record():
+        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears):
             self.record(lambda: plan_of(module, args, kwargs))
 
 

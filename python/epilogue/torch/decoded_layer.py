@@ -78,14 +78,14 @@ class DecodedLayer(Records):
     def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, once attention has a plan for such an x."""
         x = args[0] if args else next(iter(kwargs.values()), None)
-        if type(x) is not _Tensor or layer.training:
+        if type(x) is not _Tensor or not self.may_record(layer):
             return
         for attention in layer._modules.values():
             if attention is None or not decoded.is_decoded(attention):
                 continue
             state: "decoded.Decoded" = attention.__dict__[decoded.STATE]
             for of in state.plans:
-                if of.module is not attention or x.shape != of.sizes or x.dtype is not of.dtype or not of.is_ready() or not self.may_record():
+                if of.module is not attention or x.shape != of.sizes or x.dtype is not of.dtype or not of.is_ready():
                     continue
                 if self.record(functools.partial(_match_layer, layer, attention, of, args, kwargs)):
                     return

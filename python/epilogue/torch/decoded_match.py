@@ -227,6 +227,8 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
         raise NoMatch("values are normed, or q and k are not turned alike")
     layers, source = found.projections([of_q.source, of_k.source, of_v.source], [s[1] * s[3] for s in sizes])
     found.require_all()
+    if _sizes_of(source)[0] != batch:
+        raise NoMatch("heads are no part of a sequence's row")
     norms = (of_q.norm, of_k.norm)
     forms = {(n.__dict__[norm_state.STATE].form, n.__dict__[norm_state.STATE].norm.eps) for n in norms if n is not None}
     if len(forms) > 1:

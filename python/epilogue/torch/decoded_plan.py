@@ -9,6 +9,7 @@ from torch import nn
 
 from . import linear_state, norm_state, signals
 from .decoded_reads import Reads
+from .layer import hooks_of
 from .patterns import NoMatch
 
 MOST_PLANS = 4  # of a module: batches, dtypes, with a mask or without
@@ -182,9 +183,11 @@ class Records:
     def __reduce__(self) -> typing.Any:
         return type(self), ()
 
-    def may_record(self) -> bool:
+    def may_record(self, module: nn.Module) -> bool:
         """A record takes some milliseconds, as much as fused calls of half a hundred layers save."""
-        return self.in_vain < MOST_IN_VAIN and self.records < MOST_RECORDS + self.fused // CALLS_PER_RECORD and signals.foreign() is None
+        if module.training or self.in_vain >= MOST_IN_VAIN or self.records >= MOST_RECORDS + self.fused // CALLS_PER_RECORD:
+            return False
+        return signals.foreign() is None and not any(h for child in module._modules.values() if child is not None for h in hooks_of(child))
 
     def record(self, make: "typing.Callable[[], typing.Any]") -> bool:
         self.records += 1
