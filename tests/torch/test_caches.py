@@ -127,6 +127,15 @@ def test_rows_like_the_last_are_appended_at_once(dtype, monkeypatch):
     assert whole == ([3, 1, 2, 1, 1, 1] if dtype is not torch.float64 else [3, 1, 1, 1, 2, *[1] * 8, 1]), whole
 
 
+def test_layers_that_are_initialized_by_keys_alone(monkeypatch):
+    """Those of transformers 4."""
+    own = cache_utils.DynamicLayer.lazy_initialization
+    monkeypatch.setattr(cache_utils.DynamicLayer, "lazy_initialization", lambda self, keys: own(self, keys, keys))
+    monkeypatch.setattr(growing, "_INITIALIZES_BY", 1)
+    layer, x = growing.GrowingLayer(), torch.randn(1, 2, 3, 4)
+    assert all(map(torch.equal, layer.update(x, x), (x, x))) and layer.get_seq_length() == 3
+
+
 def test_the_op_that_appends():
     keys, values = torch.zeros(2, 3, 9, 4), torch.zeros(2, 3, 9, 6)
     k, v = torch.randn(2, 3, 2, 4), torch.randn(2, 2, 3, 6).transpose(1, 2)

@@ -196,6 +196,22 @@ def test_the_functions_of_models_are_known():
     assert known("phi3", turned=8) is False and known("llama", turned=8) is None
 
 
+def test_functions_of_transformers_4():
+    """They take position_ids, which nothing reads."""
+
+    def turn(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+        return _turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)
+
+    def by_place(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+        cos, sin = (cos, sin) if position_ids is None else (cos[position_ids], sin[position_ids])
+        return _turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)
+
+    def other_default(q, k, cos, sin, position_ids=0, unsqueeze_dim=1):
+        return turn(q, k, cos, sin, position_ids, unsqueeze_dim)
+
+    assert [rotary.is_wide(f, FLOAT, FLOAT, 16, 16) for f in (turn, by_place, other_default)] == [False, False, None]
+
+
 def test_functions_that_only_look_alike():
     def turn(q, k, cos, sin, unsqueeze_dim=1):
         return _turned(q, cos, sin, unsqueeze_dim), _turned(k, cos, sin, unsqueeze_dim)

@@ -100,9 +100,8 @@ def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]
                 is_of_file = isinstance(value, types.FunctionType) and value.__module__ == kind.__module__
                 if is_of_file and not hasattr(value, "_epilogue_own"):
                     todo.append(inspect.unwrap(value))
-    own_tensors = names & {*module._parameters, *module._buffers}
-    if own_tensors:
-        raise NoMatch(f"forward() reads the tensor {own_tensors.pop()}")
+    for tensors in (module._parameters, module._buffers):  # whether they are there is all that a record reads of them
+        values += [(tensors, name, x) for name, x in tensors.items() if name in names]
     values += [(module.__dict__, name, value) for name, value in module.__dict__.items() if name in names]
     values += [(module._modules, name, child) for name, child in module._modules.items()]
     values += _reads_of_config(module, names)

@@ -9,6 +9,7 @@ update() gives the values that transformers' gives, tensors of other strides. Wh
 written, not its own. crop() gives its rows up if nobody has a tensor of them any more; else the next update() copies.
 """
 
+import inspect
 import sys
 import typing
 
@@ -21,6 +22,8 @@ from .fused_class import is_compiling
 _Pair = typing.Tuple[torch.Tensor, torch.Tensor]
 _LEAST_SPARE = 128  # rows
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the op appends
+# Of keys and values; transformers 4 asks for keys alone.
+_INITIALIZES_BY = len(inspect.signature(DynamicLayer.lazy_initialization).parameters) - 1
 _has_append = hasattr(torch.ops.epilogue, "append")  # not in older ops
 _Tensor = torch.Tensor
 _transforms = torch._C._functorch.peek_interpreter_stack
@@ -159,10 +162,10 @@ class _Growing(DynamicLayer):
         self._drop()
         super().reset()
 
-    def crop(self, tokens_to_remove: int) -> None:
+    def crop(self, *args: typing.Any, **kwargs: typing.Any) -> None:
         past, room = self._seen, self._room
         was_in_room = self._is_in_room()
-        super().crop(tokens_to_remove)
+        super().crop(*args, **kwargs)
         if past is None or room is None or not was_in_room or self.keys is past[0]:
             return
         past = self._seen = None
@@ -209,7 +212,7 @@ class GrowingLayer(_Growing):
             torch.ops.epilogue.append.default(*typing.cast(_Pair, self._room), key_states, value_states, self._end)
             return self.put(key_states.shape[2])
         if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
+            self.lazy_initialization(*(key_states, value_states)[:_INITIALIZES_BY])
         new = (key_states, value_states)
         if not self._takes(new):
             self._drop()
@@ -227,7 +230,7 @@ class GrowingSlidingWindowLayer(_Growing, DynamicSlidingWindowLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: typing.Any, **kwargs: typing.Any) -> _Pair:
         if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
+            self.lazy_initialization(*(key_states, value_states)[:_INITIALIZES_BY])
         new = (key_states, value_states)
         # In a graph of torch.compile the window's place would be one more number for each layer, and several graphs.
         if is_compiling() or getattr(self, "record_past", False) or not self._takes(new):

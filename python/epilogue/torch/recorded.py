@@ -78,6 +78,13 @@ class _Child:
         return getattr(self._child, name)
 
 
+class _Unread:
+    """Stands for a tensor of the module itself: it is there, and no more can be asked."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("forward() reads a tensor of its own")
+
+
 class Recorder(fx.proxy.GraphAppendingTracer):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(fx.Graph())
@@ -86,8 +93,10 @@ class Recorder(fx.proxy.GraphAppendingTracer):
     def view_of(self, module: nn.Module) -> nn.Module:
         """The module in eval mode, with children that record."""
         children = {name: _Child(self, name, child) for name, child in self.children.items()}
+        tensors = ({name: None if x is None else _Unread() for name, x in own.items()} for own in (module._parameters, module._buffers))
+        given = dict(zip(("_parameters", "_buffers"), tensors), _modules={**module._modules, **children}, training=False)
         view = object.__new__(type(module))
-        object.__setattr__(view, "__dict__", dict(module.__dict__, _modules={**module._modules, **children}, training=False))
+        object.__setattr__(view, "__dict__", {**module.__dict__, **given})
         return view
 
     def proxy(self, node: fx.Node) -> Recorded:

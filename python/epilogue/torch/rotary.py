@@ -22,7 +22,9 @@ from .fused_class import is_compiling
 from .recorded import Recorded
 
 _NAME = "apply_rotary_pos_emb"
-_PARAMETERS = ("q", "k", "cos", "sin", "unsqueeze_dim")
+_PARAMETERS = ("q", "k", "cos", "sin")
+# Behind them, and their defaults: of transformers 5, and of 4, which hands no position_ids on.
+_MORE = {("unsqueeze_dim",): (1,), ("position_ids", "unsqueeze_dim"): (None, 1)}
 STATE = "_epilogue_rotary"
 DTYPES = (torch.float32, torch.bfloat16)
 _DIMS = 4  # of q and k: [batch, heads, rows, columns], or rows before heads
@@ -77,11 +79,13 @@ def _is_inner_cut(node: fx.Node) -> bool:
 def _has_known_steps(own: types.FunctionType) -> bool:
     """Whether torch.fx sees all of the function: steps of _STEPS, and no choice by values."""
     code = own.__code__
-    names = code.co_varnames[: code.co_argcount]
-    if names != _PARAMETERS or code.co_kwonlyargcount or code.co_flags & 0xC or own.__defaults__ != (1,) or own.__closure__:
+    names, count = code.co_varnames[: code.co_argcount], len(_PARAMETERS)
+    if names[:count] != _PARAMETERS or names[count:] not in _MORE or own.__defaults__ != _MORE[names[count:]]:
+        return False
+    if code.co_kwonlyargcount or code.co_flags & 0xC or own.__closure__:
         return False
     try:
-        graphs = [fx.Tracer().trace(lambda q, k, cos, sin: own(q, k, cos, sin, heads)) for heads in (1, 2)]  # noqa: B023
+        graphs = [fx.Tracer().trace(lambda q, k, cos, sin: own(q, k, cos, sin, unsqueeze_dim=heads)) for heads in (1, 2)]  # noqa: B023
     except Exception:  # any failure means: another function
         return False
     steps = [n for graph in graphs for n in graph.nodes if n.op.startswith("call") or n.op == "get_attr"]
@@ -107,7 +111,7 @@ def is_wide(own: types.FunctionType, dtype: torch.dtype, wave: torch.dtype, colu
 def _is_same(own: types.FunctionType, q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, heads: int, wide: bool) -> bool:
     given = [x.transpose(1, 2).contiguous() if heads == 2 else x for x in (q, k)]
     try:
-        outs = own(*given, cos, sin, heads)
+        outs = own(*given, cos, sin, unsqueeze_dim=heads)
     except Exception:
         return False
     if not isinstance(outs, tuple) or len(outs) != 2:  # noqa: PLR2004
@@ -153,7 +157,7 @@ def _around(own: types.FunctionType) -> typing.Callable[..., typing.Any]:
             return own(*args, **kwargs)
         caller = sys._getframe(1).f_locals.get("self")
         calls = caller.__dict__.get(STATE) if isinstance(caller, nn.Module) else None
-        if calls is None or len(args) != len(_PARAMETERS) - 1 or kwargs.keys() - {"unsqueeze_dim"}:
+        if calls is None or len(args) != len(_PARAMETERS) or kwargs.keys() - {"unsqueeze_dim"}:
             return own(*args, **kwargs)
         if type(args[0]) is Recorded:
             return args[0].tracer.turn(rotate, *args, kwargs.get("unsqueeze_dim", 1))
