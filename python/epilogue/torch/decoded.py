@@ -14,9 +14,9 @@ import typing
 import torch
 from torch import nn
 
-from . import linear_state, rotary, sdpa, signals
+from . import linear_state, rotary, sdpa
 from .decoded_match import plan_of
-from .decoded_plan import Plan, Records, argument, cache_class, is_plain_mode
+from .decoded_plan import Plan, Records, argument, has_dynamic_cache, is_plain_mode
 from .decoded_reads import STATE
 from .fused_class import class_of, is_compiling, unfuse_class
 from .linears import is_linear
@@ -25,19 +25,22 @@ _op = None  # torch.ops.epilogue.decoded_attention.default, once the ops are loa
 
 
 class Decoded(Records):
-    """Of a module of attention."""
+    """Those of a module of attention."""
 
     def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
-        """What the forward gives, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
+        """The forward's result, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
         if not is_plain_mode():
             return None
         for plan in self.plans:
             if plan.module is module and plan.is_of(args, kwargs):
-                is_clear = not any(plan.reads.hooks) and signals.foreign() is None and plan.holds()
-                out = plan.call(_op, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs) if is_clear else None
+                place = plan.place(args, kwargs)
+                if place is None:
+                    return None
+                out = plan.call(_op, place, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs) if plan.holds() else None
                 if out is None:
                     self.plans = [p for p in self.plans if p.is_ready()]  # what is packed for others goes too
                     return None
+                self.move_up(plan)
                 self.count(plan, module)
                 return out if plan.tuple_of is None else (out, *plan.tuple_of)
         self._learn(module, args, kwargs)
@@ -52,13 +55,13 @@ class Decoded(Records):
     def _learn(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, if it is of one token and its layers are packed."""
         x = args[0] if args else next(iter(kwargs.values()), None)
-        if type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1 or not self.may_record(module):
-            return
-        if not is_decoded(module) or not any(type(given) is cache_class() for given in (*args, *kwargs.values())):
+        if not self.may_record(module) or type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1:
             return
         linears = [m for m in module._modules.values() if m is not None and is_linear(m)]
-        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears):
-            self.record(lambda: plan_of(module, args, kwargs))
+        if not linears or not all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears):
+            return
+        if is_decoded(module) and has_dynamic_cache(args, kwargs) and _load():
+            self.record(module, lambda: plan_of(module, args, kwargs))
 
 
 @functools.lru_cache(maxsize=None)
@@ -77,12 +80,16 @@ def is_decoded(module: nn.Module) -> bool:
     return STATE in module.__dict__ and "_epilogue_original" in vars(kind) and kind is _decoded_class(kind._epilogue_original)
 
 
+def _load() -> bool:
+    """False: older ops. Asked when a call is recorded: another process may have pickled the model."""
+    global _op
+    if _op is None and hasattr(torch.ops.epilogue, "decoded_attention"):
+        _op = torch.ops.epilogue.decoded_attention.default
+    return _op is not None
+
+
 def fuse_decoded(model: nn.Module) -> None:
     """For modules of attention that sdpa.py marked."""
-    global _op
-    if not hasattr(torch.ops.epilogue, "decoded_attention"):  # older ops
-        return
-    _op = torch.ops.epilogue.decoded_attention.default
     for module in model.modules():
         if sdpa.STATE in module.__dict__ and "forward" not in module.__dict__ and STATE not in module.__dict__:
             if any(linear_state.is_fused_linear(m) for m in module.children()):
@@ -95,5 +102,11 @@ def unfuse_decoded(module: nn.Module) -> None:
 
 
 def decoded_calls(model: nn.Module) -> int:
-    """Of one token, from the projections to the output as one op."""
+    """Calls of attention of one token that were one op, from the projections to the output."""
     return sum(m.__dict__[STATE].fused for m in model.modules() if STATE in m.__dict__)
+
+
+def decoded_reasons(model: nn.Module) -> "tuple[str, ...]":
+    """Why attention of one token runs as its modules, where it was recorded in vain."""
+    states = [m.__dict__[STATE] for m in model.modules() if STATE in m.__dict__]
+    return tuple(dict.fromkeys(s.reason for s in states if s.reason is not None and not s.plans))

@@ -3,7 +3,7 @@
 and the residual around it that layer.py found.
 
 Its forward is recorded as that of attention: a norm of x, attention of that, an RMS norm of its result or none, and the sum with x, which
-the norm before the MLP takes. What follows that norm layer.py knows. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
+the norm before the MLP takes. The steps behind that norm are those that layer.py found. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
 """
 
 import functools
@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from . import decoded, norm_state, recorded, signals
+from . import decoded, norm_state, recorded
 from .decoded_match import Match, is_rms, record
-from .decoded_plan import Arguments, Plan, Records, argument, is_plain_mode
+from .decoded_plan import Arguments, OtherCall, Plan, Records, argument, has_dynamic_cache, is_plain_mode, is_same
 from .decoded_reads import reads_of
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
     from .state import State
 
 _Tensor = torch.Tensor
+_DTYPES = (torch.float32, torch.bfloat16)
 _op = None  # torch.ops.epilogue.decoded_layer.default, once the ops are loaded
 
 
@@ -41,33 +42,39 @@ class _LayerPlan(typing.NamedTuple):
 
 class DecodedLayer(Records):
     def run(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
-        """What the forward gives, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
+        """The forward's result, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
         if not is_plain_mode():
             return None
         for found in self.plans:
             if found.plan.module is layer and found.plan.is_of(args, kwargs):
-                out = self._run(found, layer, args, kwargs)
+                place = found.plan.place(args, kwargs)
+                if place is None:
+                    return None
+                out = self._run(found, place, layer, args, kwargs) if found.plan.holds() else None
                 if out is None:
                     self.plans = [f for f in self.plans if f.plan.is_ready()]
+                else:
+                    self.move_up(found)
                 return out
         self._learn(layer, args, kwargs)
         return None
 
-    def _run(self, found: _LayerPlan, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+    def _run(
+        self, found: _LayerPlan, place: typing.Any, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
+    ) -> "torch.Tensor | None":
         plan = found.plan
-        if any(plan.reads.hooks) or signals.foreign() is not None or not plan.holds():
-            return None
         behind = found.state.ready(layer, plan.dtype, plan.sizes[-1])  # held until the op returns, as in Plan.call()
         x = argument(plan.arguments.x, args, kwargs)
         post = (None, 0, 0.0) if found.post is None else _rms(found.post, x)
         normed = None if behind is None or post is None or not x.is_contiguous() else _normed(found.norm, x)
         if normed is None:
             return None
-        out = plan.call(_op, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
+        out = plan.call(_op, place, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
         if out is None:
             return None
         self.fused += 1
         found.state.fused_calls += 1
+        found.state.settle()
         for norm in (found.norm, found.post):
             state = None if norm is None else norm.__dict__.get(norm_state.STATE)
             if state is not None:
@@ -78,7 +85,7 @@ class DecodedLayer(Records):
     def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Records the call, once attention has a plan for such an x."""
         x = args[0] if args else next(iter(kwargs.values()), None)
-        if type(x) is not _Tensor or not self.may_record(layer):
+        if type(x) is not _Tensor or x.dim() != 3 or x.shape[1] != 1 or not self.may_record(layer) or not has_dynamic_cache(args, kwargs):
             return
         for attention in layer._modules.values():
             if attention is None or not decoded.is_decoded(attention):
@@ -87,7 +94,9 @@ class DecodedLayer(Records):
             for of in state.plans:
                 if of.module is not attention or x.shape != of.sizes or x.dtype is not of.dtype or not of.is_ready():
                     continue
-                if self.record(functools.partial(_match_layer, layer, attention, of, args, kwargs)):
+                if not self.may_record(layer) or not _load():
+                    return
+                if self.record(layer, functools.partial(_match_layer, layer, attention, of, args, kwargs)):
                     return
 
 
@@ -119,6 +128,8 @@ def _match_layer(
     state: "State" = layer.__dict__[MLP]
     if layer.training or state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
         raise NoMatch("the MLP does not run with the norm and the residual around it")
+    if of.dtype not in _DTYPES:
+        raise NoMatch(f"the op computes no {of.dtype}")
     own = own_forward(layer)
     reads_of(layer, own, {})  # before the forward runs: it has to be transformers' own
     graph = record(layer, own, args, kwargs)
@@ -152,7 +163,7 @@ def _match_layer(
         if node is ends[0]:
             break
         is_rest = node.target is operator.getitem and node.args[0] is called and not node.users
-        if node.op not in ("placeholder", "get_attr") and node not in found.seen and not is_rest:
+        if node.op != "placeholder" and node not in found.seen and not is_rest:
             raise NoMatch(f"it does more: {node.target}")
     children = {**found.used, str(called.target): attention, str(normed.target): norm}
     reads = of.reads.joined(reads_of(layer, own, children))
@@ -172,7 +183,7 @@ def _arguments_of(
     """Attention's arguments by those of the layer, but for x; and what attention is given as x."""
     given = of.arguments
     if len(called.args) != given.places or called.kwargs.keys() != given.names:
-        raise NoMatch("attention is called with other arguments")
+        raise OtherCall("attention is called with other arguments")
 
     def value(at: typing.Any) -> typing.Any:
         return called.kwargs[at] if type(at) is str else called.args[at]
@@ -189,8 +200,8 @@ def _arguments_of(
             raise NoMatch("an argument is one of several")
         return found[0]
 
-    if any(value(at) is not wanted for at, wanted in given.fixed):
-        raise NoMatch("attention is called with other values")
+    if not all(is_same(value(at), wanted) for at, wanted in given.fixed) or (given.mask is not None and value(given.mask) is None):
+        raise OtherCall("attention is called with other values")
     wave = None
     if given.wave is not None:
         both = value(given.wave)
@@ -199,9 +210,9 @@ def _arguments_of(
         wave = path(both[0])[0]
         if [path(n) for n in both] != [(wave, 0), (wave, 1)]:
             raise NoMatch("cosines and sines are no pair")
-    for at in given.unread:
-        if not isinstance(value(at), fx.Node):
-            raise NoMatch("attention is called with no tensor")
+    for at, _ in given.unread:
+        if not isinstance(value(at), (fx.Node, tuple)):
+            raise OtherCall("attention is called with no tensor")
     mask, cache = None if given.mask is None else single(given.mask), single(given.cache)
     fixed, unread = [], []
     for at, something in (*enumerate(args), *kwargs.items()):
@@ -209,8 +220,8 @@ def _arguments_of(
             continue
         if something is None or isinstance(something, (bool, int, float, str)):
             fixed.append((at, something))
-        elif isinstance(something, _Tensor):
-            unread.append(at)
+        elif isinstance(something, (_Tensor, tuple)):
+            unread.append((at, type(something)))
         else:
             raise NoMatch(f"the layer is called with a {type(something).__name__}")
     normed = value(given.x)
@@ -219,12 +230,16 @@ def _arguments_of(
     return Arguments(len(args), frozenset(kwargs), given.x, wave, mask, cache, tuple(fixed), tuple(unread)), normed
 
 
+def _load() -> bool:
+    """False: older ops. Asked when a call is recorded: another process may have pickled the model."""
+    global _op
+    if _op is None and hasattr(torch.ops.epilogue, "decoded_layer"):
+        _op = torch.ops.epilogue.decoded_layer.default
+    return _op is not None
+
+
 def fuse_decoded_layers(model: nn.Module) -> None:
     """For layers whose MLP runs with the norm and the residual around it, and that have attention which decoded.py runs."""
-    global _op
-    if not hasattr(torch.ops.epilogue, "decoded_layer"):  # older ops
-        return
-    _op = torch.ops.epilogue.decoded_layer.default
     for module in model.modules():
         is_layer = MLP in module.__dict__ and getattr(type(module), "_epilogue_norm", None) is not None
         if is_layer and any(decoded.STATE in child.__dict__ for child in module.children()):

@@ -39,13 +39,13 @@ class Match:
         self.graph = graph
 
     def child(self, node: typing.Any) -> "nn.Module | None":
-        """Of the call of a child, with one argument."""
+        """The child that this calls, with one argument."""
         if not isinstance(node, fx.Node) or node.op != "call_module" or len(node.args) != 1 or node.kwargs:
             return None
         return self.module._modules.get(str(node.target))
 
     def step(self, node: fx.Node) -> typing.Any:
-        """What stands before the step."""
+        """The node before the step."""
         self.seen.add(node)
         if node.op == "call_module":
             self.used[str(node.target)] = self.child(node)  # type: ignore[assignment]
@@ -230,6 +230,8 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
     if _sizes_of(source)[0] != batch:
         raise NoMatch("heads are no part of a sequence's row")
     norms = (of_q.norm, of_k.norm)
+    if any(norms) and source.meta["val"].dtype is torch.float16:
+        raise NoMatch("norms of heads in float16")
     forms = {(n.__dict__[norm_state.STATE].form, n.__dict__[norm_state.STATE].norm.eps) for n in norms if n is not None}
     if len(forms) > 1:
         raise NoMatch("norms of q and k differ")
@@ -283,10 +285,12 @@ def arguments_in(
             if inputs[at,].users and (at,) not in ((of_x,), of_mask):
                 raise NoMatch(f"{at} is read")
             if not inputs[at,].users:
-                unread.append(at)
+                unread.append((at, type(value)))
         elif isinstance(value, tuple):
+            if at != wave and any(node.users for path, node in inputs.items() if path[0] == at):
+                raise NoMatch(f"a tensor of {at} is read")
             if at != wave:
-                raise NoMatch(f"{at} is several tensors")
+                unread.append((at, tuple))
         elif value is None or isinstance(value, (bool, int, float, str)):
             fixed.append((at, value))
         else:

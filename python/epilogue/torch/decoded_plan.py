@@ -6,13 +6,15 @@ import typing
 
 import torch
 from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from . import linear_state, norm_state, signals
 from .decoded_reads import Reads
 from .layer import hooks_of
 from .patterns import NoMatch
 
-MOST_PLANS = 4  # of a module: batches, dtypes, with a mask or without
+MOST_PLANS = 8  # of a module: batches, dtypes, with a mask or without
 MOST_RECORDS = 32  # of a module, and one more for each CALLS_PER_RECORD calls that went by them
 MOST_IN_VAIN = 8
 CALLS_PER_RECORD = 64
@@ -23,7 +25,7 @@ _function_modes = torch._C._len_torch_function_stack
 
 
 class Arguments(typing.NamedTuple):
-    """Of a call: what each is for. Names are of keywords, numbers of places."""
+    """The uses of a call's arguments, each by its keyword or by its place."""
 
     places: int
     names: "frozenset[str]"
@@ -32,7 +34,7 @@ class Arguments(typing.NamedTuple):
     mask: "int | str | None"
     cache: "int | str"
     fixed: "tuple[tuple[int | str, typing.Any], ...]"  # None, booleans, numbers, names: the same in each call
-    unread: "tuple[int | str, ...]"  # tensors that nothing of the record depends on
+    unread: "tuple[tuple[int | str, type], ...]"  # tensors, and tuples of them, that nothing of the record depends on
 
 
 class Plan(typing.NamedTuple):
@@ -66,11 +68,10 @@ class Plan(typing.NamedTuple):
         if type(x) is not _Tensor or x.shape != self.sizes or x.dtype is not self.dtype or not x.is_cpu:
             return False
         for at, wanted in given.fixed:
-            value = argument(at, args, kwargs)
-            if value is not wanted and (type(value) is not type(wanted) or value != wanted):
+            if not is_same(argument(at, args, kwargs), wanted):
                 return False
-        for at in given.unread:
-            if type(argument(at, args, kwargs)) is not _Tensor:
+        for at, kind in given.unread:
+            if type(argument(at, args, kwargs)) is not kind:
                 return False
         if given.mask is not None and not self._is_mask(argument(given.mask, args, kwargs)):
             return False
@@ -85,30 +86,37 @@ class Plan(typing.NamedTuple):
         shape = mask.shape
         return len(shape) == 4 and shape[0] in (1, self.sizes[0]) and shape[1] in (1, self.heads) and shape[2] == 1  # noqa: PLR2004
 
+    def place(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "_Place | None":
+        """Where the token's keys and values come. None: the cache's update has to take them, or somebody else wants to see the modules."""
+        if any(self.reads.hooks) or signals.foreign() is not None:
+            return None
+        given = self.arguments
+        layer = _growing_layer(argument(given.cache, args, kwargs), self.index)
+        found = None if layer is None else layer.place_for(self.keys, self.values, self.dtype)
+        if found is None:
+            return None
+        if given.mask is not None and argument(given.mask, args, kwargs).shape[3] != found[3] + 1 - found[2]:
+            return None
+        return _Place(layer, found)
+
     def call(
-        self, op: typing.Any, before: "typing.Sequence[torch.Tensor]", behind: "typing.Sequence[typing.Any]", args: "tuple[typing.Any, ...]",
-        kwargs: "dict[str, typing.Any]",
+        self, op: typing.Any, place: "_Place", before: "typing.Sequence[torch.Tensor]", behind: "typing.Sequence[typing.Any]",
+        args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]",
     ) -> "torch.Tensor | None":  # fmt: skip
-        """What op(*before, ..., *behind) gives, with the arguments of attention between. None: the forward has to run."""
+        """The result of op(*before, ..., *behind), with the arguments of attention between. None: the forward has to run."""
         first, last = self.first.pack(), self.last.pack()  # held until the op returns: other threads may pack anew
         if first is None or last is None:
             return None
         given = self.arguments
         cos, sin, is_wide = (None, None, False) if self.rotary is None else (*argument(given.wave, args, kwargs), self.rotary[2])
-        layer = _growing_layer(argument(given.cache, args, kwargs), self.index)
-        place = None if layer is None else layer.place_for(self.keys, self.values, self.dtype)
-        if place is None:
-            return None
-        keys, values, begin, end = place
+        keys, values, begin, end = place.rows
         mask = None if given.mask is None else argument(given.mask, args, kwargs)
-        if mask is not None and mask.shape[3] != end + 1 - begin:
-            return None
         weights = [None if norm is None else norm._parameters["weight"] for norm in self.norms]
         out = op(*before, first.handle.number, first.taken.given, weights, self.form, self.eps, cos, sin, is_wide, keys, values, begin, end,
                  mask, self.scale, last.handle.number, last.taken.given, *behind)  # fmt: skip
         if not out:
             return None
-        layer.put(1)
+        place.layer.put(1)
         self.first.count()
         self.last.count()
         for norm in self.norms:
@@ -134,6 +142,16 @@ class Plan(typing.NamedTuple):
         return True
 
 
+class _Place(typing.NamedTuple):
+    layer: typing.Any  # of the cache
+    rows: "tuple[torch.Tensor, torch.Tensor, int, int]"  # as place_for() gives them
+
+
+def is_same(value: typing.Any, wanted: typing.Any) -> bool:
+    """An equal number may be another object in each call."""
+    return value is wanted or (type(value) is type(wanted) and value == wanted)
+
+
 def argument(at: "int | str | None", args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
     return kwargs[at] if type(at) is str else args[at]  # type: ignore[index]
 
@@ -156,6 +174,10 @@ def cache_class() -> type:
     return DynamicCache
 
 
+def has_dynamic_cache(args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> bool:
+    return any(type(given) is cache_class() for given in (*args, *kwargs.values()))
+
+
 def _growing_layer(cache: typing.Any, index: int) -> typing.Any:
     """A layer that grows in place; None: the cache's update does something else."""
     if type(cache) is not cache_class() or "update" in cache.__dict__ or getattr(cache, "offloading", False):
@@ -167,6 +189,10 @@ def _growing_layer(cache: typing.Any, index: int) -> typing.Any:
     return layer if type(layer) in _growing() and "update" not in layer.__dict__ else None
 
 
+class OtherCall(NoMatch):
+    """The record is of use, but not with this plan of attention."""
+
+
 class Records:
     """Calls of one module that were recorded. Copies and pickles learn anew."""
 
@@ -174,8 +200,8 @@ class Records:
         self.fused = 0  # calls by a plan
         self.plans: "list[typing.Any]" = []
         self.records = 0
-        self.in_vain = 0  # of these
-        self.reason: "str | None" = None  # why the last of them was
+        self.in_vain = 0  # the last of these, one after the other
+        self.reason: "str | None" = None  # of the last of them
 
     def __deepcopy__(self, memo: typing.Any) -> "Records":
         return type(self)()
@@ -187,20 +213,31 @@ class Records:
         """A record takes some milliseconds, as much as fused calls of half a hundred layers save."""
         if module.training or self.in_vain >= MOST_IN_VAIN or self.records >= MOST_RECORDS + self.fused // CALLS_PER_RECORD:
             return False
-        return signals.foreign() is None and not any(h for child in module._modules.values() if child is not None for h in hooks_of(child))
+        return signals.foreign() is None
 
-    def record(self, make: "typing.Callable[[], typing.Any]") -> bool:
+    def record(self, module: nn.Module, make: "typing.Callable[[], typing.Any]") -> bool:
+        """Makes a plan. Not while a child has hooks, which may go again."""
+        if any(h for child in module._modules.values() if child is not None for h in hooks_of(child)):
+            return False
         self.records += 1
         try:
             self.plans = [make(), *self.plans[: MOST_PLANS - 1]]
         except NoMatch as reason:
-            self.in_vain += 1
+            self.in_vain += not isinstance(reason, OtherCall)
             self.reason = str(reason)
             return False
-        self.reason = None
+        self.in_vain, self.reason = 0, None
         return True
+
+    def move_up(self, plan: typing.Any) -> None:
+        """The plan that was used last is asked first, and goes last."""
+        if self.plans[0] is not plan:
+            self.plans = [plan, *(p for p in self.plans if p is not plan)]
 
 
 def is_plain_mode() -> bool:
     """Whether nothing is on that wants to see the single ops, or gradients. Not asked while torch.compile traces."""
-    return not (_is_grad_enabled() or _is_autocast_enabled("cpu") or _function_modes())
+    if _is_grad_enabled() or _is_autocast_enabled("cpu"):
+        return False
+    # A default device is a mode that changes no call of the forward's.
+    return not _function_modes() or all(type(mode) is DeviceContext for mode in _get_current_function_mode_stack())

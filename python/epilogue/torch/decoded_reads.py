@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forward that was recorded read beside its arguments. Forwards of transformers' own alone are recorded: what others do beside
+"""The reads of a forward that was recorded, beside its arguments. Forwards of transformers' own alone are recorded: what others do beside
 calling children (write, count, draw numbers) no record would show."""
 
 import inspect
@@ -56,14 +56,19 @@ def _folder() -> str:
 
 def _names_in(code: types.CodeType) -> "set[str]":
     """All that it may ask an object for."""
-    texts = {text for text in code.co_consts if isinstance(text, str) and text.isidentifier()}
+    consts = [c for const in code.co_consts for c in (const if isinstance(const, tuple) else (const,))]
+    texts = {text for text in consts if isinstance(text, str) and text.isidentifier()}
     return {*code.co_names, *texts, *(name for inner in code.co_consts if isinstance(inner, types.CodeType) for name in _names_in(inner))}
+
+
+def _is_of_library(function: typing.Any) -> bool:
+    return isinstance(function, types.FunctionType) and function.__code__.co_filename.startswith(_folder())
 
 
 def _function_of(own: typing.Any) -> types.FunctionType:
     """Without transformers' own decorators. Raises NoMatch if it is not transformers' own."""
     while True:
-        if not isinstance(own, types.FunctionType) or not own.__code__.co_filename.startswith(_folder()):
+        if not _is_of_library(own):
             raise NoMatch("forward() is not transformers' own")
         inner = vars(own).get("__wrapped__")
         if inner is None:
@@ -75,8 +80,8 @@ def _function_of(own: typing.Any) -> types.FunctionType:
 
 
 def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]") -> Reads:
-    """What the forward, and the methods and functions of its file that it names, may read of the module, its configuration and its file;
-    and what says that children (by name) are called as they were. Raises NoMatch with the reason."""
+    """All that the forward, and the methods and functions of its file that it names, name of the module, its configuration and its file;
+    and all that says that children (by name) are called as they were. Raises NoMatch with the reason."""
     kind = getattr(type(module), "_epilogue_original", type(module))
     names: "set[str]" = set()
     values: "list[Read]" = []
@@ -110,6 +115,11 @@ def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]
         values += [(child.__dict__, "forward", ABSENT), (child.__dict__, "_compiled_call_impl", ABSENT)]
         if type(child) in PASSIVE:
             values.append((child.__dict__, "training", False))
+        if not is_fused_as_it_was(child):  # dropout, a layer norm
+            forward = type(child).forward
+            if not forward.__module__.startswith("torch.nn."):
+                raise NoMatch(f"the forward of {type(child).__name__} is not PyTorch's")
+            functions.append((type(child), "forward", forward))
         values += [(child.__dict__, s, child.__dict__[s]) for s in (linear_state.STATE, norm_state.STATE, STATE) if s in child.__dict__]
     lengths = [(space, len(space)) for space in (module.__dict__, module._modules, module._parameters, module._buffers)]
     hooks = tuple(h for child in children.values() for h in hooks_of(child))
@@ -128,7 +138,7 @@ def _reads_of_config(module: nn.Module, names: "set[str]") -> "list[Read]":
 
 
 def reads_of_library(module: nn.Module, name: str, cache: type) -> "tuple[Reads, typing.Any]":
-    """What says that the module calls the function of attention of that name, and that a cache's update is transformers' own; and the
+    """All that says that the module calls the function of attention of that name, and that a cache's update is transformers' own; and the
     function. Raises NoMatch if it is not the one that fuse() put there."""
     implementation = "_attn_implementation_internal"
     config = getattr(module.__dict__.get("config"), "__dict__", {})
@@ -141,6 +151,10 @@ def reads_of_library(module: nn.Module, name: str, cache: type) -> "tuple[Reads,
     attend = shared.get(name)
     if not hasattr(attend, "_epilogue_own"):
         raise NoMatch("the function of attention is another one")
-    _function_of(cache.update)
+    kind = type(interface)
+    functions = [(cache, "update", cache.update)]  # and the look-ups of transformers 5 and 4
+    functions += [(kind, look_up, getattr(kind, look_up)) for look_up in ("get_interface", "__getitem__") if hasattr(kind, look_up)]
+    if not all(_is_of_library(function) for _, _, function in functions):
+        raise NoMatch("a cache's update, or the look-up of attention's function, is not transformers' own")
     values = ((config, implementation, config[implementation]), (local, name, ABSENT), (shared, name, attend))
-    return Reads(values, ((cache, "update", cache.update),), (), (), ()), attend
+    return Reads(values, tuple(functions), (), (), ()), attend

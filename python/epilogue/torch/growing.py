@@ -22,7 +22,7 @@ from .fused_class import is_compiling
 _Pair = typing.Tuple[torch.Tensor, torch.Tensor]
 _LEAST_SPARE = 128  # rows
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the op appends
-# Of keys and values; transformers 4 asks for keys alone.
+# Keys and values; transformers 4 asks for keys alone.
 _INITIALIZES_BY = len(inspect.signature(DynamicLayer.lazy_initialization).parameters) - 1
 _has_append = hasattr(torch.ops.epilogue, "append")  # not in older ops
 _Tensor = torch.Tensor
@@ -100,7 +100,7 @@ class _Growing(DynamicLayer):
         self._begin, self._end = 0, count
 
     def _takes_again(self, keys: torch.Tensor, values: torch.Tensor) -> bool:
-        """Whether the rows are as the last ones, and are written as those were: all checks of _takes() in a third of their time."""
+        """Whether the rows are as the last ones, and are written as those were: in a third of the time of _takes()'s checks."""
         if self._last is None or is_compiling() or torch.is_grad_enabled() or type(keys) is not _Tensor or type(values) is not _Tensor:
             return False
         if keys.dtype is not values.dtype or not keys.is_cpu or not values.is_cpu or signals.foreign() is not None:
@@ -244,7 +244,7 @@ class GrowingSlidingWindowLayer(_Growing, DynamicSlidingWindowLayer):
         return keys, values
 
     def _has_room_of_a_prompt(self, rows: int) -> bool:
-        """Of many rows, of which the window kept the last."""
+        """A prompt had many rows, and the window kept the last of them."""
         return self._is_in_room() and self._room[0].shape[-2] > 4 * (self.keys.shape[-2] + rows + _LEAST_SPARE)
 
     def _keep_window(self, keys: torch.Tensor, values: torch.Tensor) -> None:

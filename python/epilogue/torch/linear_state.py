@@ -581,13 +581,16 @@ class Ready(typing.NamedTuple):
         if pack is None or pack.handle is None or not pack.taken.holds(self.of):
             return None
         for state in self.states:
-            if (state.alone if len(self.states) == 1 else state.together) is not self.of or state.store is not None:
+            if (state.alone if len(self.states) == 1 else state.together) is not self.of:
                 return None
         return pack
 
     def count(self) -> None:
         for state in self.states:
             state.fused_calls += 1
+        store = self.states[0].store
+        if store is not None:
+            store.settle(m.weight for m in self.of.modules)
 
 
 def ran_packed(module: nn.Module, rows: int, dtype: torch.dtype) -> bool:

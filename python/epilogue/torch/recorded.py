@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the forward of an attention module, or of a layer around it, does in one call, as a graph of torch.fx: calls of its children,
+"""The steps of the forward of an attention module, or of a layer around it, in one call, as a graph of torch.fx: calls of its children,
 rotary embeddings, a cache's update, attention. Sizes are those of the call, so that forward() may ask for them; values it cannot ask for.
 
 torch.fx's own tracing changes nn.Module for the whole process while it traces, which other threads' calls would meet. Here the forward
@@ -111,7 +111,7 @@ class Recorder(fx.proxy.GraphAppendingTracer):
         return made
 
     def _sizes(self, node: fx.Node) -> typing.Any:
-        """What the step gives, with the values of no tensor; None where that is not known."""
+        """The step's result, with the values of no tensor; None where that is not known."""
 
         def of(x: typing.Any) -> typing.Any:
             return fx.map_arg(x, lambda n: n.meta["val"])

@@ -103,17 +103,21 @@ class State:
             out = self._run(module, x) if self._bound.split is None else self._run_split(module, x, self._bound.split)
             if out is not None:
                 self.fused_calls += 1
-                if self.store is not None:
-                    self.store.settle(m.weight for m in self._bound.linears)
+                self.settle()
                 return out
         else:
             self.reason = reason
         self.own_calls += 1
         return None
 
+    def settle(self) -> None:
+        """After a call: weights that packed ones replace need no memory."""
+        if self.store is not None:
+            self.store.settle(m.weight for m in self._bound.linears)
+
     def _run_again(self, module: nn.Module, x: typing.Any) -> "torch.Tensor | None":
         """run(), where the parameters are those that are packed and gathered or split by nobody; None: there may be more to do."""
-        if _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
+        if self.store is not None or _is_grad_enabled() or _is_autocast_enabled("cpu") or unfit(x) is not None or signals.foreign() is not None:
             return None
         pack = self.ready(module, x.dtype, x.shape[-1])
         return None if pack is None else _run(x, pack.handle.number, pack.taken.given)
@@ -121,7 +125,7 @@ class State:
     def ready(self, module: nn.Module, dtype: torch.dtype, columns: int) -> "_Pack | None":
         """For a call in inference; whoever calls by its handle holds it so long. None: there may be more to do than to call it."""
         bound = self._bound
-        if bound is None or self.store is not None or self.options.tune == "measure":
+        if bound is None or self.options.tune == "measure":
             return None
         pack = self._packs.get(dtype)
         if pack is None or pack.taken.whole or pack.taken.sources or columns != pack.taken.columns:
