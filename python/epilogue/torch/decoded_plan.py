@@ -5,9 +5,8 @@ import functools
 import typing
 
 import torch
-from torch import nn
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
+from torch import nn, overrides
+from torch.utils import _device
 
 from . import linear_state, norm_state, signals
 from .decoded_reads import Reads
@@ -22,6 +21,8 @@ _Tensor = torch.Tensor
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
 _function_modes = torch._C._len_torch_function_stack
+_modes = getattr(overrides, "_get_current_function_mode_stack", None)
+_DeviceContext = getattr(_device, "DeviceContext", None)
 
 
 class Arguments(typing.NamedTuple):
@@ -231,8 +232,9 @@ class Records:
 
     def move_up(self, plan: typing.Any) -> None:
         """The plan that was used last is asked first, and goes last."""
-        if self.plans[0] is not plan:
-            self.plans = [plan, *(p for p in self.plans if p is not plan)]
+        plans = self.plans  # which other threads may replace
+        if plans and plans[0] is not plan:
+            self.plans = [plan, *(p for p in plans if p is not plan)]
 
 
 def is_plain_mode() -> bool:
@@ -240,4 +242,4 @@ def is_plain_mode() -> bool:
     if _is_grad_enabled() or _is_autocast_enabled("cpu"):
         return False
     # A default device is a mode that changes no call of the forward's.
-    return not _function_modes() or all(type(mode) is DeviceContext for mode in _get_current_function_mode_stack())
+    return not _function_modes() or (_modes is not None and all(type(mode) is _DeviceContext for mode in _modes()))
