@@ -19,7 +19,6 @@ from .decoded_match import plan_of
 from .decoded_plan import Plan, Records, argument, has_dynamic_cache, is_plain_mode
 from .decoded_reads import STATE
 from .fused_class import class_of, is_compiling, unfuse_class
-from .linears import is_linear
 
 _op = None  # torch.ops.epilogue.decoded_attention.default, once the ops are loaded
 
@@ -57,10 +56,10 @@ class Decoded(Records):
         x = args[0] if args else next(iter(kwargs.values()), None)
         if not self.may_record(module) or type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1:
             return
-        linears = [m for m in module._modules.values() if m is not None and is_linear(m)]
-        if not linears or not all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears):
+        if not has_dynamic_cache(args, kwargs):
             return
-        if is_decoded(module) and has_dynamic_cache(args, kwargs) and _load():
+        linears = [m for m in module._modules.values() if m is not None and linear_state.is_fused_linear(m)]
+        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears) and is_decoded(module) and _load():
             self.record(module, lambda: plan_of(module, args, kwargs))
 
 
