@@ -16,51 +16,35 @@ from torch import nn
 
 from . import linear_state, rotary, sdpa
 from .decoded_match import plan_of
-from .decoded_plan import Plan, Records, argument, has_dynamic_cache, is_plain_mode
+from .decoded_plan import Plan, Records, argument
 from .decoded_reads import STATE
 from .fused_class import class_of, is_compiling, unfuse_class
-
-_op = None  # torch.ops.epilogue.decoded_attention.default, once the ops are loaded
 
 
 class Decoded(Records):
     """Those of a module of attention."""
 
-    def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
-        """The forward's result, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
-        if not is_plain_mode():
+    name = "decoded_attention"
+
+    def _call(self, plan: Plan, place: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
+        out = plan.call(self.op, place, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs)
+        if out is None:
             return None
-        for plan in self.plans:
-            if plan.module is module and plan.is_of(args, kwargs):
-                place = plan.place(args, kwargs)
-                if place is None:
-                    return None
-                out = plan.call(_op, place, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs) if plan.holds() else None
-                if out is None:
-                    self.plans = [p for p in self.plans if p.is_ready()]  # what is packed for others goes too
-                    return None
-                self.move_up(plan)
-                self.count(plan, module)
-                return out if plan.tuple_of is None else (out, *plan.tuple_of)
-        self._learn(module, args, kwargs)
-        return None
+        count(plan, plan.module)
+        return out if plan.tuple_of is None else (out, *plan.tuple_of)
 
-    def count(self, plan: Plan, module: nn.Module) -> None:
-        self.fused += 1
-        if plan.rotary is not None:
-            module.__dict__[rotary.STATE].fused += 1
-        module.__dict__[sdpa.STATE].fused += 1
-
-    def _learn(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
-        """Records the call, if it is of one token and its layers are packed."""
-        x = args[0] if args else next(iter(kwargs.values()), None)
-        if not self.may_record(module) or type(x) is not torch.Tensor or x.dim() != 3 or x.shape[1] != 1:
-            return
-        if not has_dynamic_cache(args, kwargs):
-            return
+    def _learn(self, module: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
+        """Once its layers ran packed."""
         linears = [m for m in module._modules.values() if m is not None and linear_state.is_fused_linear(m)]
-        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears) and is_decoded(module) and _load():
+        if linears and all(linear_state.ran_packed(m, x.shape[0], x.dtype) for m in linears) and is_decoded(module):
             self.record(module, lambda: plan_of(module, args, kwargs))
+
+
+def count(plan: Plan, attention: nn.Module) -> None:
+    """The parts of a call of attention."""
+    if plan.rotary is not None:
+        attention.__dict__[rotary.STATE].fused += 1
+    attention.__dict__[sdpa.STATE].fused += 1
 
 
 @functools.lru_cache(maxsize=None)
@@ -77,14 +61,6 @@ def is_decoded(module: nn.Module) -> bool:
     """Whether its class is the one that fuse_decoded() gave it."""
     kind = type(module)
     return STATE in module.__dict__ and "_epilogue_original" in vars(kind) and kind is _decoded_class(kind._epilogue_original)
-
-
-def _load() -> bool:
-    """False: older ops. Asked when a call is recorded: another process may have pickled the model."""
-    global _op
-    if _op is None and hasattr(torch.ops.epilogue, "decoded_attention"):
-        _op = torch.ops.epilogue.decoded_attention.default
-    return _op is not None
 
 
 def fuse_decoded(model: nn.Module) -> None:

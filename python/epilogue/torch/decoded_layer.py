@@ -3,7 +3,8 @@
 and the residual around it that layer.py found.
 
 Its forward is recorded as that of attention: a norm of x, attention of that, an RMS norm of its result or none, and the sum with x, which
-the norm before the MLP takes. The steps behind that norm are those that layer.py found. The first norm is called before: an RMS norm as the op that fuse() gave it, a layer norm as PyTorch's.
+the norm before the MLP takes. The steps behind that norm are those that layer.py found. The first norm is called before: an RMS norm as the
+op that fuse() gave it, a layer norm as PyTorch's.
 """
 
 import functools
@@ -16,8 +17,8 @@ from torch import fx, nn
 
 from . import decoded, norm_state, recorded
 from .decoded_match import Match, is_rms, record
-from .decoded_plan import Arguments, OtherCall, Plan, Records, argument, has_dynamic_cache, is_plain_mode, is_same
-from .decoded_reads import reads_of
+from .decoded_plan import Arguments, OtherCall, Plan, Records, argument, is_same
+from .decoded_reads import Reads, reads_of, reads_of_children
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
 from .layer import own_forward
@@ -29,7 +30,6 @@ if typing.TYPE_CHECKING:
 
 _Tensor = torch.Tensor
 _DTYPES = (torch.float32, torch.bfloat16)
-_op = None  # torch.ops.epilogue.decoded_layer.default, once the ops are loaded
 
 
 class _LayerPlan(typing.NamedTuple):
@@ -41,62 +41,37 @@ class _LayerPlan(typing.NamedTuple):
 
 
 class DecodedLayer(Records):
-    def run(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
-        """The forward's result, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
-        if not is_plain_mode():
-            return None
-        for found in self.plans:
-            if found.plan.module is layer and found.plan.is_of(args, kwargs):
-                place = found.plan.place(args, kwargs)
-                if place is None:
-                    return None
-                out = self._run(found, place, layer, args, kwargs) if found.plan.holds() else None
-                if out is None:
-                    self.plans = [f for f in self.plans if f.plan.is_ready()]
-                else:
-                    self.move_up(found)
-                return out
-        self._learn(layer, args, kwargs)
-        return None
+    """Those of a decoder's layer."""
 
-    def _run(
-        self, found: _LayerPlan, place: typing.Any, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
-    ) -> "torch.Tensor | None":
+    name = "decoded_layer"
+
+    def _call(self, found: _LayerPlan, place: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
         plan = found.plan
-        behind = found.state.ready(layer, plan.dtype, plan.sizes[-1])  # held until the op returns, as in Plan.call()
+        behind = found.state.ready(plan.module, plan.dtype, plan.sizes[-1])  # held until the op returns, as in Plan.call()
         x = argument(plan.arguments.x, args, kwargs)
         post = (None, 0, 0.0) if found.post is None else _rms(found.post, x)
         normed = None if behind is None or post is None or not x.is_contiguous() else _normed(found.norm, x)
         if normed is None:
             return None
-        out = plan.call(_op, place, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
+        out = plan.call(self.op, place, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
         if out is None:
             return None
-        self.fused += 1
         found.state.fused_calls += 1
         found.state.settle()
-        for norm in (found.norm, found.post):
-            state = None if norm is None else norm.__dict__.get(norm_state.STATE)
-            if state is not None:
-                state.fused_calls += 1
-        found.attention.__dict__[decoded.STATE].count(plan, found.attention)
+        norm_state.count(found.norm, found.post)
+        decoded.count(plan, found.attention)
+        found.attention.__dict__[decoded.STATE].fused += 1
         return out
 
-    def _learn(self, layer: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
-        """Records the call, once attention has a plan for such an x."""
-        x = args[0] if args else next(iter(kwargs.values()), None)
-        if type(x) is not _Tensor or x.dim() != 3 or x.shape[1] != 1 or not self.may_record(layer) or not has_dynamic_cache(args, kwargs):
-            return
+    def _learn(self, layer: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
+        """Once attention has a plan for such an x."""
         for attention in layer._modules.values():
             if attention is None or not decoded.is_decoded(attention):
                 continue
-            state: "decoded.Decoded" = attention.__dict__[decoded.STATE]
-            for of in state.plans:
+            for of in attention.__dict__[decoded.STATE].plans:
                 if of.module is not attention or x.shape != of.sizes or x.dtype is not of.dtype or not of.is_ready():
                     continue
-                if not self.may_record(layer) or not _load():
-                    return
-                if self.record(layer, functools.partial(_match_layer, layer, attention, of, args, kwargs)):
+                if not self.may_record(layer) or self.record(layer, functools.partial(_match_layer, layer, attention, of, args, kwargs)):
                     return
 
 
@@ -109,12 +84,7 @@ def _normed(norm: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
 
 
 def _rms(norm: nn.Module, x: torch.Tensor) -> "tuple[torch.Tensor, int, float] | None":
-    """An RMS norm of rows of x, as ops take it: weight, form, eps. None: it has to run as itself."""
-    state: norm_state.NormState = norm.__dict__[norm_state.STATE]
-    weight = norm._parameters.get("weight")
-    if type(weight) is not nn.Parameter or weight.dtype is not x.dtype or weight.shape != x.shape[-1:] or not weight.is_contiguous():
-        return None
-    return (weight, state.form, state.norm.eps) if state.norm.is_same(norm) else None
+    return norm_state.given_of(norm, x.dtype, x.shape[-1:])
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -126,12 +96,12 @@ def _match_layer(
 ) -> _LayerPlan:
     """Raises NoMatch with the reason."""
     state: "State" = layer.__dict__[MLP]
-    if layer.training or state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
+    if state.call is None or state.call.obstacle(args, kwargs) is not None or not state.plan.residual:
         raise NoMatch("the MLP does not run with the norm and the residual around it")
     if of.dtype not in _DTYPES:
         raise NoMatch(f"the op computes no {of.dtype}")
     own = own_forward(layer)
-    reads_of(layer, own, {})  # before the forward runs: it has to be transformers' own
+    reads = reads_of(layer, own)  # before the forward runs: it has to be transformers' own
     graph = record(layer, own, args, kwargs)
     found = Match(layer, graph)
     ends = [n for n in graph.nodes if n.op == "call_module" and n.target == state.plan.pre_norm]
@@ -166,8 +136,7 @@ def _match_layer(
         if node.op != "placeholder" and node not in found.seen and not is_rest:
             raise NoMatch(f"it does more: {node.target}")
     children = {**found.used, str(called.target): attention, str(normed.target): norm}
-    reads = of.reads.joined(reads_of(layer, own, children))
-    reads = reads._replace(values=(*reads.values, (layer.__dict__, MLP, state)))
+    reads = of.reads.joined(reads, reads_of_children(children.values()), Reads(((layer.__dict__, MLP, state),)))
     at = x.meta["given"]
     if len(at) != 1 or any(reads.hooks):
         raise NoMatch("a part has hooks, or x is one of several")
@@ -180,7 +149,7 @@ def _match_layer(
 def _arguments_of(
     called: fx.Node, of: Plan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]"
 ) -> "tuple[Arguments, fx.Node]":
-    """Attention's arguments by those of the layer, but for x; and what attention is given as x."""
+    """Attention's arguments by those of the layer, but for x; and the node that attention is given as x."""
     given = of.arguments
     if len(called.args) != given.places or called.kwargs.keys() != given.names:
         raise OtherCall("attention is called with other arguments")
@@ -228,14 +197,6 @@ def _arguments_of(
     if not isinstance(normed, fx.Node):
         raise NoMatch("attention is given no tensor")
     return Arguments(len(args), frozenset(kwargs), given.x, wave, mask, cache, tuple(fixed), tuple(unread)), normed
-
-
-def _load() -> bool:
-    """False: older ops. Asked when a call is recorded: another process may have pickled the model."""
-    global _op
-    if _op is None and hasattr(torch.ops.epilogue, "decoded_layer"):
-        _op = torch.ops.epilogue.decoded_layer.default
-    return _op is not None
 
 
 def fuse_decoded_layers(model: nn.Module) -> None:

@@ -11,7 +11,7 @@ from torch import fx, nn
 from . import linear_state, norm_state, recorded, rotary, sdpa
 from .attention import gains_decoding
 from .decoded_plan import Arguments, Plan, argument, cache_class, is_wave
-from .decoded_reads import STATE, Reads, is_fused_as_it_was, reads_of, reads_of_library
+from .decoded_reads import STATE, Reads, is_fused_as_it_was, reads_of, reads_of_children, reads_of_library
 from .linears import is_linear
 from .nodes import PASSIVE, arguments_of
 from .patterns import NoMatch
@@ -194,8 +194,7 @@ def record(module: nn.Module, own: typing.Any, args: "tuple[typing.Any, ...]", k
 def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> Plan:
     """Raises NoMatch with the reason."""
     own = type(module)._epilogue_original.forward
-    # Before the forward runs: it has to be transformers' own.
-    reads_of(module, own, {})
+    reads = reads_of(module, own)  # before the forward runs: it has to be transformers' own
     of_library, attend = reads_of_library(module, sdpa.NAME, cache_class())
     graph = record(module, own, args, kwargs)
     found = Match(module, graph)
@@ -229,37 +228,36 @@ def plan_of(module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str
     found.require_all()
     if _sizes_of(source)[0] != batch:
         raise NoMatch("heads are no part of a sequence's row")
-    norms = (of_q.norm, of_k.norm)
-    if any(norms) and source.meta["val"].dtype is torch.float16:
+    norms, dtype = (of_q.norm, of_k.norm), source.meta["val"].dtype
+    if any(norms) and dtype is torch.float16:
         raise NoMatch("norms of heads in float16")
     forms = {(n.__dict__[norm_state.STATE].form, n.__dict__[norm_state.STATE].norm.eps) for n in norms if n is not None}
     if len(forms) > 1:
         raise NoMatch("norms of q and k differ")
     form, eps = forms.pop() if forms else (0, 1e-5)
-    dtype = source.meta["val"].dtype
     if dtype not in _DTYPES or not gains_decoding(dtype):
         raise NoMatch(f"attention of one query in {dtype} is PyTorch's")
     first, end = (linear_state.ready(of, batch, dtype) for of in (layers, [last]))
     if first is None or end is None:
         raise NoMatch("q, k and v do not run as one call of packed weights")
-    arguments = arguments_in(graph, source, of_q.turned, mask, args, kwargs)
+    arguments = _arguments_in(graph, source, of_q.turned, mask, args, kwargs)
     turning = None if of_q.turned is None else _turning(of_q.turned, dtype, arguments, args, kwargs)
-    reads = reads_of(module, own, found.used).joined(of_library)
-    if of_q.turned is not None:
-        reads = reads.joined(Reads(tuple(of_q.turned.meta["by"]._epilogue_reads), (), (), (), ()))
-    reads = reads._replace(functions=(*reads.functions, (type(module)._epilogue_original, "forward", own)))
+    of_rotary = () if of_q.turned is None else tuple(of_q.turned.meta["by"]._epilogue_reads)
+    of_forward = Reads(of_rotary, ((type(module)._epilogue_original, "forward", own),))
+    reads = reads.joined(reads_of_children(found.used.values()), of_library, of_forward)
     if any(reads.hooks):
         raise NoMatch("a part has hooks")
     if type(index) is not int:
         raise NoMatch("the cache's layer has no number")
-    plan = Plan(module, arguments, reads, first, end, norms, tuple(None if n is None else n.weight.shape for n in norms), form, eps, turning, index, source.meta["val"].shape, dtype, heads,
+    columns = tuple(None if n is None else n.weight.shape for n in norms)
+    plan = Plan(module, arguments, reads, first, end, norms, columns, form, eps, turning, index, source.meta["val"].shape, dtype, heads,
                 sizes[1], sizes[2], given.get("scaling"), rest if is_tuple else None)  # fmt: skip
     if not plan.is_of(args, kwargs) or not plan.holds():
         raise NoMatch("an argument, or what forward() reads, is another kind")
     return plan
 
 
-def arguments_in(
+def _arguments_in(
     graph: fx.Graph, x: fx.Node, turned: "fx.Node | None", mask: typing.Any, args: "tuple[typing.Any, ...]",
     kwargs: "dict[str, typing.Any]",
 ) -> Arguments:  # fmt: skip

@@ -60,6 +60,11 @@ class Plan(typing.NamedTuple):
     scale: "float | None"
     tuple_of: "tuple[typing.Any, ...] | None"  # what follows the output in the result; None: nothing, and no tuple
 
+    @property
+    def plan(self) -> "Plan":
+        """Itself: whatever Records keeps has a plan."""
+        return self
+
     def is_of(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> bool:
         """Whether the call has the arguments of the one that was recorded, but for their elements and the length of a mask."""
         given = self.arguments
@@ -120,9 +125,7 @@ class Plan(typing.NamedTuple):
         place.layer.put(1)
         self.first.count()
         self.last.count()
-        for norm in self.norms:
-            if norm is not None:
-                norm.__dict__[norm_state.STATE].fused_calls += 1
+        norm_state.count(*self.norms)
         return out[0]
 
     def is_ready(self) -> bool:
@@ -133,14 +136,7 @@ class Plan(typing.NamedTuple):
         """Whether all that the record read is as it was."""
         if not self.reads.hold():
             return False
-        for norm, columns in zip(self.norms, self.columns):
-            if norm is not None:
-                weight = norm._parameters.get("weight")
-                if type(weight) is not nn.Parameter or weight.dtype is not self.dtype or weight.shape != columns or not weight.is_contiguous():
-                    return False
-                if not norm.__dict__[norm_state.STATE].norm.is_same(norm):
-                    return False
-        return True
+        return all(norm is None or norm_state.given_of(norm, self.dtype, columns) is not None for norm, columns in zip(self.norms, self.columns))
 
 
 class _Place(typing.NamedTuple):
@@ -175,7 +171,7 @@ def cache_class() -> type:
     return DynamicCache
 
 
-def has_dynamic_cache(args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> bool:
+def _has_dynamic_cache(args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> bool:
     return any(type(given) is cache_class() for given in (*args, *kwargs.values()))
 
 
@@ -195,7 +191,10 @@ class OtherCall(NoMatch):
 
 
 class Records:
-    """Calls of one module that were recorded. Copies and pickles learn anew."""
+    """Calls of one module that were recorded, and later ones that go by them. Copies and pickles learn anew."""
+
+    name = ""  # of the op
+    op: typing.Any = None  # its overload, once a call was recorded
 
     def __init__(self) -> None:
         self.fused = 0  # calls by a plan
@@ -210,6 +209,36 @@ class Records:
     def __reduce__(self) -> typing.Any:
         return type(self), ()
 
+    def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
+        """The forward's result, by a plan of such a call. None: the forward has to run; it may have been recorded for later calls."""
+        if not is_plain_mode():
+            return None
+        for found in self.plans:
+            plan = found.plan
+            if plan.module is module and plan.is_of(args, kwargs):
+                place = plan.place(args, kwargs)
+                if place is None:
+                    return None
+                out = self._call(found, place, args, kwargs) if plan.holds() else None
+                if out is None:
+                    self.plans = [f for f in self.plans if f.plan.is_ready()]  # what is packed for others goes too
+                    return None
+                self._move_up(found)
+                self.fused += 1
+                return out
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if self.may_record(module) and type(x) is _Tensor and x.dim() == 3 and x.shape[1] == 1 and _has_dynamic_cache(args, kwargs):  # noqa: PLR2004
+            self._learn(module, x, args, kwargs)
+        return None
+
+    def _call(self, found: typing.Any, place: _Place, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
+        """The forward's result by this plan, which holds; None: the forward has to run."""
+        raise NotImplementedError
+
+    def _learn(self, module: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
+        """Records a call of x, of one token, if it is worth it."""
+        raise NotImplementedError
+
     def may_record(self, module: nn.Module) -> bool:
         """A record takes some milliseconds, as much as fused calls of half a hundred layers save."""
         if module.training or self.in_vain >= MOST_IN_VAIN or self.records >= MOST_RECORDS + self.fused // CALLS_PER_RECORD:
@@ -217,8 +246,11 @@ class Records:
         return signals.foreign() is None
 
     def record(self, module: nn.Module, make: "typing.Callable[[], typing.Any]") -> bool:
-        """Makes a plan. Not while a child has hooks, which may go again."""
-        if any(h for child in module._modules.values() if child is not None for h in hooks_of(child)):
+        """Makes a plan. Not by older ops, nor while a child has hooks, which may go again."""
+        kind = type(self)
+        if kind.op is None and hasattr(torch.ops.epilogue, kind.name):
+            kind.op = getattr(torch.ops.epilogue, kind.name).default  # not in fuse(): another process may have pickled the model
+        if kind.op is None or any(h for child in module._modules.values() if child is not None for h in hooks_of(child)):
             return False
         self.records += 1
         try:
@@ -230,7 +262,7 @@ class Records:
         self.in_vain, self.reason = 0, None
         return True
 
-    def move_up(self, plan: typing.Any) -> None:
+    def _move_up(self, plan: typing.Any) -> None:
         """The plan that was used last is asked first, and goes last."""
         plans = self.plans  # which other threads may replace
         if plans and plans[0] is not plan:

@@ -14,18 +14,18 @@ from . import linear_state, norm_state
 from .layer import hooks_of
 from .nodes import PASSIVE
 from .patterns import NoMatch
+from .rotary import Read
 
 STATE = "_epilogue_decoded"  # of a module of attention: decoded.py's
-ABSENT = object()
-Read = typing.Tuple[typing.Any, str, typing.Any]  # a dictionary, a name, and what it had there, or ABSENT
+ABSENT = object()  # in the place of a Read's value: the name is not there
 
 
 class Reads(typing.NamedTuple):
-    values: "tuple[Read, ...]"
-    functions: "tuple[tuple[type, str, typing.Any], ...]"  # of classes
-    lengths: "tuple[tuple[dict[str, typing.Any], int], ...]"  # attributes that come later may be read too
-    kinds: "tuple[tuple[nn.Module, type], ...]"  # of children
-    hooks: "tuple[typing.Any, ...]"  # of children: dictionaries
+    values: "tuple[Read, ...]" = ()
+    functions: "tuple[tuple[type, str, typing.Any], ...]" = ()  # of classes
+    lengths: "tuple[tuple[dict[str, typing.Any], int], ...]" = ()  # attributes that come later may be read too
+    kinds: "tuple[tuple[nn.Module, type], ...]" = ()  # of children
+    hooks: "tuple[typing.Any, ...]" = ()  # of children: dictionaries
 
     def hold(self) -> bool:
         """Whether all is as it was, hooks aside."""
@@ -79,9 +79,9 @@ def _function_of(own: typing.Any) -> types.FunctionType:
     return own
 
 
-def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]") -> Reads:
-    """All that the forward, and the methods and functions of its file that it names, name of the module, its configuration and its file;
-    and all that says that children (by name) are called as they were. Raises NoMatch with the reason."""
+def reads_of(module: nn.Module, own: typing.Any) -> Reads:
+    """All that the forward, and the methods and functions of its file that it names, name of the module, its configuration and its file.
+    Raises NoMatch with the reason."""
     kind = getattr(type(module), "_epilogue_original", type(module))
     names: "set[str]" = set()
     values: "list[Read]" = []
@@ -111,7 +111,16 @@ def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]
     values += [(module._modules, name, child) for name, child in module._modules.items()]
     values += _reads_of_config(module, names)
     values.append((module.__dict__, "training", False))
-    for child in children.values():
+    lengths = [(space, len(space)) for space in (module.__dict__, module._modules, module._parameters, module._buffers)]
+    return Reads(tuple(values), tuple(functions), tuple(lengths))
+
+
+def reads_of_children(children: "typing.Iterable[nn.Module]") -> Reads:
+    """All that says that these are called as they were. Raises NoMatch with the reason."""
+    children = list(children)
+    values: "list[Read]" = []
+    functions: "list[tuple[type, str, typing.Any]]" = []
+    for child in children:
         values += [(child.__dict__, "forward", ABSENT), (child.__dict__, "_compiled_call_impl", ABSENT)]
         if type(child) in PASSIVE:
             values.append((child.__dict__, "training", False))
@@ -121,9 +130,8 @@ def reads_of(module: nn.Module, own: typing.Any, children: "dict[str, nn.Module]
                 raise NoMatch(f"the forward of {type(child).__name__} is not PyTorch's")
             functions.append((type(child), "forward", forward))
         values += [(child.__dict__, s, child.__dict__[s]) for s in (linear_state.STATE, norm_state.STATE, STATE) if s in child.__dict__]
-    lengths = [(space, len(space)) for space in (module.__dict__, module._modules, module._parameters, module._buffers)]
-    hooks = tuple(h for child in children.values() for h in hooks_of(child))
-    return Reads(tuple(values), tuple(functions), tuple(lengths), tuple((c, type(c)) for c in children.values()), hooks)
+    hooks = tuple(h for child in children for h in hooks_of(child))
+    return Reads(tuple(values), tuple(functions), kinds=tuple((c, type(c)) for c in children), hooks=hooks)
 
 
 def _reads_of_config(module: nn.Module, names: "set[str]") -> "list[Read]":
@@ -157,4 +165,4 @@ def reads_of_library(module: nn.Module, name: str, cache: type) -> "tuple[Reads,
     if not all(_is_of_library(function) for _, _, function in functions):
         raise NoMatch("a cache's update, or the look-up of attention's function, is not transformers' own")
     values = ((config, implementation, config[implementation]), (local, name, ABSENT), (shared, name, attend))
-    return Reads(values, tuple(functions), (), (), ()), attend
+    return Reads(values, tuple(functions)), attend

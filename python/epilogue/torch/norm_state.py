@@ -95,6 +95,23 @@ class NormState:
         return None
 
 
+def given_of(norm: nn.Module, dtype: torch.dtype, columns: torch.Size) -> "tuple[torch.Tensor, int, float] | None":
+    """A fused RMS norm of rows of that dtype and size as the ops take it: weight, form, eps. None: it has to run as itself."""
+    state: NormState = norm.__dict__[STATE]
+    weight = norm._parameters.get("weight")
+    if type(weight) is not _Parameter or weight.dtype is not dtype or weight.shape != columns or not weight.is_contiguous():
+        return None
+    return (weight, state.form, state.norm.eps) if state.norm.is_same(norm) else None
+
+
+def count(*norms: "nn.Module | None") -> None:
+    """Calls of these, where they are fused, that an op made with others."""
+    for norm in norms:
+        state = None if norm is None else norm.__dict__.get(STATE)
+        if state is not None:
+            state.fused_calls += 1
+
+
 @functools.lru_cache(maxsize=None)
 def _norm_class(original: type) -> type:
     own = original.forward

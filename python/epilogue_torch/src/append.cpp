@@ -12,20 +12,11 @@
 namespace epilogue_torch {
 namespace {
 
-// Bytes of an element of f32, f16 and bf16; 0: of no dtype of caches.
-int64_t element_bytes(const Torch& x) {
-  using torch::headeronly::ScalarType;
-  const ScalarType type = x.scalar_type();
-  return type == ScalarType::Float                                  ? 4
-         : type == ScalarType::Half || type == ScalarType::BFloat16 ? 2
-                                                                    : 0;
-}
-
 // buffer [batch, heads, room, columns], rows `at` on = x [batch, heads, rows, columns].
 void put_rows(const Torch& buffer, const Torch& x, int64_t at) {
   require_defined(buffer, "a buffer");
   require_defined(x, "rows");
-  const int64_t bytes = element_bytes(x);
+  const int64_t bytes = element_bytes(x.scalar_type());
   const Layout to(buffer), from(x);
   const auto fits = [&] {
     return buffer.is_cpu() && x.is_cpu() && bytes != 0 && to.dtype == from.dtype &&

@@ -25,12 +25,6 @@ namespace {
 using epilogue::Tensor;
 using torch::headeronly::ScalarType;
 
-int64_t bytes_of(ScalarType type) {
-  return type == ScalarType::Float                                  ? 4
-         : type == ScalarType::Half || type == ScalarType::BFloat16 ? 2
-                                                                    : 0;
-}
-
 // Rows that a token's keys (or values) are put behind: [batch, heads, room, columns].
 struct Room {
   Room(const Torch& buffer, const char* what) : at(buffer), base(buffer.mutable_data_ptr()) {
@@ -81,7 +75,7 @@ void norm_heads(const Part& x, const Torch& weight, int64_t batch, int64_t form,
     throw std::runtime_error("decoded_attention: expected a norm's weight that divides " +
                              std::to_string(x.columns) + " columns, got " + describe(weight));
   for (int64_t b = 0; b < batch; ++b) {
-    char* const row = x.row(b, bytes_of(type));
+    char* const row = x.row(b, element_bytes(type));
     norm_rows_into(row, weight, row, x.columns / columns, form, eps);
   }
 }
@@ -120,7 +114,7 @@ std::optional<Torch> Attention::run(const Torch& x) const {
   const ScalarType type = x.scalar_type();
   const Room k_room(keys, "keys"), v_room(values, "values");
   const Tensor in = view_of(x, "x");
-  const int64_t bytes = bytes_of(type);
+  const int64_t bytes = element_bytes(type);
   const auto& widths = first->widths();
   const int64_t total = std::accumulate(widths.begin(), widths.end(), int64_t{0});
   const int64_t kv = k_room.heads(), depth = k_room.columns();

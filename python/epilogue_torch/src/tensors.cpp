@@ -3,8 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <torch/headeronly/core/ScalarType.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -52,6 +50,13 @@ Layout::Layout(const Torch& tensor) : data(tensor.const_data_ptr()) {
   sizes = {first, dim};
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &first));
   strides = {first, dim};
+}
+
+int64_t element_bytes(torch::headeronly::ScalarType type) {
+  using torch::headeronly::ScalarType;
+  return type == ScalarType::Float                                  ? 4
+         : type == ScalarType::Half || type == ScalarType::BFloat16 ? 2
+                                                                    : 0;
 }
 
 std::string describe(const Torch& tensor) {

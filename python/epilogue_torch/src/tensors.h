@@ -5,6 +5,7 @@
 #include <epilogue/epilogue.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
 
 #include <cstdint>
 #include <span>
@@ -24,6 +25,9 @@ struct Layout {
   std::span<const int64_t> sizes;  // torch's memory, as the next
   std::span<const int64_t> strides;
 };
+
+// Bytes of an element of f32, f16 and bf16; 0: another dtype.
+int64_t element_bytes(torch::headeronly::ScalarType type);
 
 // "Float[4, 8]": what messages say of a tensor.
 std::string describe(const Torch& tensor);
