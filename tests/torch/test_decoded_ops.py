@@ -124,29 +124,41 @@ def test_what_does_not_fit_is_named():
 
 
 class _Layer(_Given):
-    """The same of a layer: x, and what a norm made of it."""
+    """The same of a layer of x."""
+
+    form, post_form = 0, 2  # of the first norm: -1 is PyTorch's layer norm
 
     def __init__(self, dtype, post=False, **call):
         super().__init__(dtype, **call)
-        self.normed, self.x = self.x, torch.randn_like(self.x)
         columns = self.x.shape[-1]
+        self.first_norm, self.first_bias = ((torch.rand(columns) + 0.5).to(dtype) for _ in range(2))
         self.post = (torch.rand(columns) + 0.5).to(dtype) if post else None
         self.of_mlp = [torch.randn(n, k).mul(0.2).to(dtype) for n, k in ((24, columns), (columns, 24))]
         self.mlp = Handle(self.of_mlp, [None, None], "gelu", around=Around(residual=True))
 
+    def parts(self):
+        """Arguments of the op that each layer has."""
+        bias = self.first_bias if self.form == -1 else None
+        parameters = [self.of_first, self.of_last, self.of_mlp]
+        return ([h.number for h in (self.first, self.last, self.mlp)], sum(parameters, []), [len(p) for p in parameters],
+                [self.first_norm, bias, *self.norms, self.post], [self.form, 1, self.post_form], [1e-6, 1e-5, 1e-6],
+                [r.clone() for r in self.room], [self.before, self.at])  # fmt: skip
+
+    def shared(self):
+        return *self.waves, self.wide, self.mask, self.scale
+
     def call(self):
-        room = [r.clone() for r in self.room]
-        out = ops.decoded_layer(self.x, self.normed, self.first.number, self.of_first, self.norms, 1, 1e-5, *self.waves, self.wide, *room,
-                                self.before, self.at, self.mask, self.scale, self.last.number, self.of_last, self.post, self.post_form,
-                                1e-6, self.mlp.number, self.of_mlp)  # fmt: skip
-        return out, room
+        parts = self.parts()
+        return ops.decoded_layers(self.x, *parts, *self.shared()), parts[6]
 
-    post_form = 2
-
-    def want(self):
-        x, self.x = self.x, self.normed
+    def want(self, x=None):
+        given, x = self.x, self.x if x is None else x
+        if self.form == -1:
+            self.x = torch.nn.functional.layer_norm(x, x.shape[-1:], self.first_norm, self.first_bias, 1e-6)
+        else:
+            self.x = ops.rms_norm(x, self.first_norm, self.form, 1e-6)
         (y,), room = super().want()
-        self.x = x
+        self.x = given
         y = y if self.post is None else ops.rms_norm(y, self.post, 2, 1e-6)
         return [ops.fused_mlp(x + y, self.mlp.number, self.of_mlp)], room
 
@@ -154,14 +166,48 @@ class _Layer(_Given):
 @pytest.mark.parametrize("dtype", [FLOAT, BF16])
 def test_bits_of_a_layer_are_those_of_the_single_ops(dtype):
     for call in CALLS:
-        for post in (False, True):
+        for post, form in ((False, -1), (False, 1), (True, 0), (True, 2)):
             given = _Layer(dtype, post, **dict(call, wave=dtype if "wave" in call else None))
+            given.form = form
             ((got,), room), ((want,), wanted) = given.call(), given.want()
             assert torch.equal(got, want) and got.dtype == dtype and all(map(torch.equal, room, wanted))
 
 
+def _together(layers, x):
+    """Several layers by one op: results, and each one's keys and values."""
+    parts = [layer.parts() for layer in layers]
+    return ops.decoded_layers(x, *(sum(p, []) for p in zip(*parts)), *layers[0].shared()), [p[6] for p in parts]
+
+
+@pytest.mark.parametrize("dtype", [FLOAT, BF16])
+def test_bits_of_layers_one_after_the_other(dtype):
+    for call in CALLS:
+        layers = [_Layer(dtype, post, **dict(call, wave=dtype if "wave" in call else None)) for post in (False, True, False)]
+        layers[1].form = -1
+        for layer in layers:
+            layer.waves, layer.at, layer.before = layers[0].waves, layer.at - (layer is layers[2] and layer.at > layer.before), layer.before
+        outs, rooms = _together(layers, layers[0].x)
+        assert len(outs) == 3
+        x = layers[0].x
+        for layer, got, room in zip(layers, outs, rooms):
+            (want,), wanted = layer.want(x)
+            assert torch.equal(got, want) and all(map(torch.equal, room, wanted))
+            x = want
+
+
+def test_layers_end_before_one_whose_parameters_have_other_memory():
+    layers = [_Layer(FLOAT, **CALLS[0]) for _ in range(3)]
+    for layer in layers:
+        layer.waves = layers[0].waves
+    layers[1].of_mlp = [p.clone() for p in layers[1].of_mlp]
+    outs, rooms = _together(layers, layers[0].x)
+    (want,), wanted = layers[0].want()
+    assert len(outs) == 1 and torch.equal(outs[0], want) and all(map(torch.equal, rooms[0], wanted))
+    assert all(map(torch.equal, rooms[2], layers[2].room))
+
+
 def test_what_does_not_fit_a_layer_is_named():
-    def refused(match="decoded_layer: expected", dtype=FLOAT, **changes):
+    def refused(match="decoded_layers: expected", dtype=FLOAT, **changes):
         given = _Layer(dtype, True, **dict(CALLS[2] if dtype is HALF else CALLS[0]))
         for name, value in changes.items():
             setattr(given, name, value(given))
@@ -171,18 +217,33 @@ def test_what_does_not_fit_a_layer_is_named():
     refused(x=lambda g: g.x[0])
     refused(x=lambda g: g.x[:, :0])
     refused(x=lambda g: g.x.repeat(1, 2, 1))
-    refused(x=lambda g: g.x.repeat(2, 1, 1))
+    refused("decoded_attention: expected", x=lambda g: g.x.repeat(2, 1, 1))
     refused(x=lambda g: g.x[..., ::2])
     refused(x=lambda g: g.x.bfloat16())
     refused(x=lambda g: g.x.repeat(1, 1, 2)[..., ::2])
-    refused(normed=lambda g: g.normed[0])
-    refused(normed=lambda g: g.normed.bfloat16())
-    refused("decoded_attention: expected", normed=lambda g: g.normed.repeat(1, 2, 1))
+    refused(first_norm=lambda g: None)
+    refused(first_norm=lambda g: g.first_norm[:20])
+    refused(first_norm=lambda g: g.first_norm.bfloat16())
+    refused("a form of 0 to 2", form=lambda g: 3)
     refused(post=lambda g: g.post[:20])
     refused(post=lambda g: g.post.bfloat16())
     refused("a form of 0 to 2", post_form=lambda g: 3)
     refused("the handle of an MLP", mlp=lambda g: g.first, of_mlp=lambda g: g.of_first)
     refused(dtype=HALF)
+
+
+def test_what_is_no_whole_layer_is_named():
+    given = _Layer(FLOAT, **CALLS[0])
+    parts = given.parts()
+    for i in range(len(parts)):
+        for less in ([*parts[:i], parts[i][:-1], *parts[i + 1 :]], [*parts[:i], [], *parts[i + 1 :]]):
+            with pytest.raises(RuntimeError, match="decoded_layers: expected for each layer 3 handles"):
+                ops.decoded_layers(given.x, *less, *given.shared())
+    for counts in ([-1, 3, 4], [1 << 62, 1 << 62, -(1 << 63)]):
+        with pytest.raises(RuntimeError, match="decoded_layers: expected for each layer 3 handles"):
+            ops.decoded_layers(given.x, *parts[:2], counts, *parts[3:], *given.shared())
+    with pytest.raises(RuntimeError, match="decoded_layers: expected for each layer 3 handles"):
+        ops.decoded_layers(given.x, *([] for _ in parts), *given.shared())
 
 
 def test_other_memory_gives_nothing():

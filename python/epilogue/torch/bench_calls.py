@@ -11,6 +11,7 @@ import typing
 import torch
 from torch import nn
 
+from .cache import argument_of
 from .fuse import fuse, states_of, why
 from .rotary import fuse_rotary, rotary_calls
 from .timing import interleaved, interval, relative
@@ -83,8 +84,8 @@ def _token_calls(kind: str) -> "dict[str, typing.Callable[[], torch.Tensor]]":
         layer = (model.model.layers if kind == "llama" else model.transformer.h)[0]
         given: "list[typing.Any]" = []
         hook = layer.register_forward_pre_hook(lambda _, args, kwargs: given.append((args, kwargs)), with_kwargs=True)  # noqa: B023
-        model(torch.arange(8)[None], past_key_values=cache, use_cache=True)
-        model(torch.arange(1)[None], past_key_values=cache, use_cache=True)
+        for rows in (8, 1):
+            model(torch.arange(rows)[None], **{argument_of(model): cache}, use_cache=True)
         hook.remove()
         calls[name] = functools.partial(_call_layer, layer, *given[-1], cache)
         for _ in range(8):

@@ -25,6 +25,7 @@ from torch import nn
 
 from . import bandwidth
 from .bits import options_of
+from .cache import argument_of
 from .fuse import fuse, why
 from .timing import interleaved, ratio, relative
 
@@ -59,10 +60,11 @@ class _Decoder:
         self.model = model
         self.step = model.forward if backend is None else torch.compile(model.forward, dynamic=False, backend=backend)
         self.cache = StaticCache(config=model.config, max_cache_len=2 * PROMPT)
+        self.given = {argument_of(model): self.cache, "use_cache": True}
         self.token = torch.tensor([[5]])
         ids = torch.arange(3, 3 + PROMPT)[None]
         with torch.no_grad():
-            self.logits = model(input_ids=ids, past_key_values=self.cache, cache_position=torch.arange(PROMPT), use_cache=True).logits
+            self.logits = model(input_ids=ids, cache_position=torch.arange(PROMPT), **self.given).logits
 
     def __call__(self) -> torch.Tensor:
         out = self.token
@@ -72,7 +74,7 @@ class _Decoder:
                     layer.cumulative_length.fill_(PROMPT)
             for i in range(STEPS):
                 position = torch.tensor([PROMPT + i])
-                out = self.step(input_ids=self.token, past_key_values=self.cache, cache_position=position, use_cache=True).logits
+                out = self.step(input_ids=self.token, cache_position=position, **self.given).logits
         return out
 
 

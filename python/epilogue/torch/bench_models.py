@@ -34,7 +34,7 @@ import torch
 from torch import nn
 
 from . import bandwidth, bench
-from .cache import grow, grown_caches
+from .cache import argument_of, grow, grown_caches
 from .fuse import fuse, why
 from .fused_class import STATE
 from .isolated import Blocks
@@ -126,7 +126,7 @@ def _cache_of(plain: nn.Module, ids: torch.Tensor) -> typing.Any:
     from transformers import DynamicCache
 
     cache = DynamicCache()
-    plain(ids, past_key_values=cache, use_cache=True)
+    plain(ids, **{argument_of(plain): cache}, use_cache=True)
     return cache
 
 
@@ -139,7 +139,7 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
         return {"forward": (lambda m: m(**given).logits, count)}
     if shape.kind == "speech":
         return {"prefill": (lambda m: m(**given, use_cache=False).logits, given["decoder_input_ids"].shape[1])}
-    ids = given["input_ids"]
+    ids, name = given["input_ids"], argument_of(plain)
     caches: "dict[int, typing.Any]" = {}
 
     def decode(m: nn.Module) -> torch.Tensor:
@@ -149,7 +149,7 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
             cache = caches[id(m)] = _cache_of(plain, ids)  # by the plain model: what a peer compiles is the step
             if grown_caches(m) is not None:
                 grow(cache)  # a compiled model does not by itself
-        out = m(ids[:, -1:], past_key_values=cache, use_cache=True).logits
+        out = m(ids[:, -1:], **{name: cache}, use_cache=True).logits
         cache.crop(-1)
         return out
 

@@ -2,6 +2,7 @@
 """Keys and values of transformers' caches, which grow in place in what fuse() made fast: grow()."""
 
 import functools
+import inspect
 import sys
 import typing
 
@@ -32,6 +33,11 @@ def grow(cache: typing.Any, rows: int = 0) -> typing.Any:
         raise TypeError(f"grow() expects a DynamicCache of transformers, got {type(cache).__name__}")
     _grow_layers(found, rows)
     return cache
+
+
+def argument_of(model: nn.Module) -> str:
+    """The name by which the model takes a cache: transformers 5 warns in each call of the older one."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def cache_of(cache: typing.Any) -> typing.Any:

@@ -27,11 +27,17 @@ class Decoded(Records):
     name = "decoded_attention"
 
     def _call(self, plan: Plan, place: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
-        out = plan.call(self.op, place, (argument(plan.arguments.x, args, kwargs),), (), args, kwargs)
-        if out is None:
+        packs = plan.packs()
+        if packs is None:
             return None
+        first, last = packs
+        out = self.op(argument(plan.arguments.x, args, kwargs), first.handle.number, first.taken.given, plan.weights(), plan.form, plan.eps,
+                      *plan.wave(args, kwargs), *place.rows, plan.mask(args, kwargs), plan.scale, last.handle.number, last.taken.given)  # fmt: skip
+        if not out:
+            return None
+        plan.count(place.layer)
         count(plan, plan.module)
-        return out if plan.tuple_of is None else (out, *plan.tuple_of)
+        return out[0] if plan.tuple_of is None else (out[0], *plan.tuple_of)
 
     def _learn(self, module: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Once its layers ran packed."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder's layer of one new token as one call, torch.ops.epilogue.decoded_layer: attention as in decoded.py, and the MLP with the norm
+"""A decoder's layer of one new token in one call, torch.ops.epilogue.decoded_layers: attention as in decoded.py, and the MLP with the norm
 and the residual around it that layer.py found.
 
 Its forward is recorded as that of attention: a norm of x, attention of that, an RMS norm of its result or none, and the sum with x, which
@@ -10,14 +10,15 @@ op that fuse() gave it, a layer norm as PyTorch's.
 import functools
 import operator
 import typing
+import weakref
 
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 
 from . import decoded, norm_state, recorded
+from .decoded_ahead import Due, Links, is_like, is_watched, others_of, written
 from .decoded_match import Match, is_rms, record
-from .decoded_plan import Arguments, OtherCall, Plan, Records, argument, is_same
+from .decoded_plan import Arguments, OtherCall, Place, Plan, Records, argument, is_plain_mode, is_same
 from .decoded_reads import Reads, reads_of, reads_of_children
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
@@ -30,6 +31,7 @@ if typing.TYPE_CHECKING:
 
 _Tensor = torch.Tensor
 _DTYPES = (torch.float32, torch.bfloat16)
+_LAYER_NORM = -1  # among the op's forms of norms
 
 
 class _LayerPlan(typing.NamedTuple):
@@ -40,28 +42,98 @@ class _LayerPlan(typing.NamedTuple):
     state: "State"  # of the MLP with its norm and residual
 
 
+class _Ready(typing.NamedTuple):
+    """A layer's call, but for x."""
+
+    links: Links
+    found: _LayerPlan
+    place: Place
+    norms: "tuple[torch.Tensor | None, ...]"  # parameters of the first one, of q's heads, of k's, of attention's result
+    forms: "tuple[int, int, int]"
+    eps: "tuple[float, float, float]"
+    packs: "tuple[typing.Any, ...]"  # held until the op returns, as attention's
+
+
 class DecodedLayer(Records):
     """Those of a decoder's layer."""
 
-    name = "decoded_layer"
+    name = "decoded_layers"
 
-    def _call(self, found: _LayerPlan, place: typing.Any, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+    def __init__(self) -> None:
+        super().__init__()
+        self.links = Links()
+
+    def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+        due = self.links.take_due()
+        if due is not None:
+            layer = due.place_in(module, args, kwargs) if is_plain_mode() else None
+            if layer is not None:
+                self.fused += 1
+                self.links.taken += 1
+                _count(due.found, layer)
+                self.links.learn(module, STATE, due.found.plan, self.fused, due.out, args, kwargs)
+                return due.out
+            due.before.cut(STATE)
+        return super().run(module, args, kwargs)
+
+    def _call(self, found: _LayerPlan, place: Place, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
         plan = found.plan
-        behind = found.state.ready(plan.module, plan.dtype, plan.sizes[-1])  # held until the op returns, as in Plan.call()
         x = argument(plan.arguments.x, args, kwargs)
-        post = (None, 0, 0.0) if found.post is None else _rms(found.post, x)
-        normed = None if behind is None or post is None or not x.is_contiguous() else _normed(found.norm, x)
-        if normed is None:
+        mine = _ready(self, found, place) if x.is_contiguous() else None
+        if mine is None:
             return None
-        out = plan.call(self.op, place, (x, normed), (*post, behind.handle.number, behind.taken.given), args, kwargs)
-        if out is None:
+        calls = [mine, *self._ahead(found, args, kwargs)]
+        packs = [pack for call in calls for pack in call.packs]
+        outs = self.op(
+            x,
+            [pack.handle.number for pack in packs],
+            [p for pack in packs for p in pack.taken.given],
+            [len(pack.taken.given) for pack in packs],
+            [p for call in calls for p in call.norms],
+            [form for call in calls for form in call.forms],
+            [eps for call in calls for eps in call.eps],
+            [room for call in calls for room in call.place.rows[:2]],
+            [row for call in calls for row in call.place.rows[2:]],
+            *plan.wave(args, kwargs),
+            plan.mask(args, kwargs),
+            plan.scale,
+        )
+        if not outs:
             return None
-        found.state.fused_calls += 1
-        found.state.settle()
-        norm_state.count(found.norm, found.post)
-        decoded.count(plan, found.attention)
-        found.attention.__dict__[decoded.STATE].fused += 1
-        return out
+        if len(outs) > 1:
+            self._put_due(calls, outs, args, kwargs)
+        _count(found, place.layer)
+        self.links.learn(plan.module, STATE, plan, self.fused, outs[0], args, kwargs)
+        return outs[0]
+
+    def _ahead(self, found: _LayerPlan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "list[_Ready]":
+        """Calls of the layers that follow, with the same arguments but for x."""
+        made: "list[_Ready]" = []
+        follower = None if is_watched(found.plan.module) else self.links.next()
+        links = self.links
+        while follower is not None:
+            state: "DecodedLayer | None" = follower.__dict__.get(STATE)
+            if state is None or state.links.is_left() or any(state.links is call.links for call in made):
+                links.cut(STATE)
+                break
+            own = next((f for f in state.plans if f.plan.module is follower and is_like(f.plan, found.plan)), None)
+            place = None if own is None else own.plan.place(args, kwargs)
+            ready = None if place is None or not own.plan.holds() else _ready(state, own, place)
+            if ready is None:
+                break
+            made.append(ready)
+            links = state.links
+            following = None if links.follower is None else links.follower()
+            follower = None if following is None or links.loop is not self.links.loop or is_watched(following) else following
+        return made
+
+    @staticmethod
+    def _put_due(calls: "list[_Ready]", outs: "list[torch.Tensor]", args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
+        plan = calls[0].found.plan
+        others, cache = others_of(plan, args, kwargs), weakref.ref(argument(plan.arguments.cache, args, kwargs))
+        for before, call, x, out in zip(calls, calls[1:], outs, outs[1:]):
+            keys, _, _, end = call.place.rows
+            call.links.put_due(Due(call.found, before.links, x, written(x), others, cache, keys.data_ptr(), end, out))
 
     def _learn(self, layer: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Once attention has a plan for such an x."""
@@ -75,16 +147,29 @@ class DecodedLayer(Records):
                     return
 
 
-def _normed(norm: nn.Module, x: torch.Tensor) -> "torch.Tensor | None":
-    state: "norm_state.NormState | None" = norm.__dict__.get(norm_state.STATE)
-    if state is None:
-        return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-    given = _rms(norm, x)
-    return None if given is None else torch.ops.epilogue.rms_norm.default(x, *given)
+def _ready(state: DecodedLayer, found: _LayerPlan, place: Place) -> "_Ready | None":
+    """None: the forward has to run."""
+    plan, norm = found.plan, found.norm
+    columns = plan.sizes[-1:]
+    behind = found.state.ready(plan.module, plan.dtype, columns[0])
+    is_rms_norm = norm_state.STATE in norm.__dict__
+    before = norm_state.given_of(norm, plan.dtype, columns) if is_rms_norm else (norm.weight, _LAYER_NORM, norm.eps)
+    post = (None, 0, 0.0) if found.post is None else norm_state.given_of(found.post, plan.dtype, columns)
+    packs = None if behind is None or before is None or post is None else plan.packs()
+    if packs is None:
+        return None
+    norms = (before[0], None if is_rms_norm else norm.bias, *plan.weights(), post[0])
+    return _Ready(state.links, found, place, norms, (before[1], plan.form, post[1]), (before[2], plan.eps, post[2]), (*packs, behind))
 
 
-def _rms(norm: nn.Module, x: torch.Tensor) -> "tuple[torch.Tensor, int, float] | None":
-    return norm_state.given_of(norm, x.dtype, x.shape[-1:])
+def _count(found: _LayerPlan, layer: typing.Any) -> None:
+    """After a call, whose rows are in this layer of the cache."""
+    found.plan.count(layer)
+    found.state.fused_calls += 1
+    found.state.settle()
+    norm_state.count(found.norm, found.post)
+    decoded.count(found.plan, found.attention)
+    found.attention.__dict__[decoded.STATE].fused += 1
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -214,3 +299,8 @@ def unfuse_decoded_layer(module: nn.Module) -> None:
 def decoded_layers(model: nn.Module) -> int:
     """Calls of layers as one op."""
     return sum(m.__dict__[STATE].fused for m in model.modules() if STATE in m.__dict__)
+
+
+def decoded_ahead(model: nn.Module) -> int:
+    """Of these: those that were computed with the layer before."""
+    return sum(m.__dict__[STATE].links.taken for m in model.modules() if STATE in m.__dict__)

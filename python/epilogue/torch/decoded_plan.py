@@ -92,41 +92,41 @@ class Plan(typing.NamedTuple):
         shape = mask.shape
         return len(shape) == 4 and shape[0] in (1, self.sizes[0]) and shape[1] in (1, self.heads) and shape[2] == 1  # noqa: PLR2004
 
-    def place(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "_Place | None":
+    def place(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "Place | None":
         """Where the token's keys and values come. None: the cache's update has to take them, or somebody else wants to see the modules."""
         if any(self.reads.hooks) or signals.foreign() is not None:
             return None
         given = self.arguments
-        layer = _growing_layer(argument(given.cache, args, kwargs), self.index)
+        layer = growing_layer(argument(given.cache, args, kwargs), self.index)
         found = None if layer is None else layer.place_for(self.keys, self.values, self.dtype)
         if found is None:
             return None
         if given.mask is not None and argument(given.mask, args, kwargs).shape[3] != found[3] + 1 - found[2]:
             return None
-        return _Place(layer, found)
+        return Place(layer, found)
 
-    def call(
-        self, op: typing.Any, place: "_Place", before: "typing.Sequence[torch.Tensor]", behind: "typing.Sequence[typing.Any]",
-        args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]",
-    ) -> "torch.Tensor | None":  # fmt: skip
-        """The result of op(*before, ..., *behind), with the arguments of attention between. None: the forward has to run."""
-        first, last = self.first.pack(), self.last.pack()  # held until the op returns: other threads may pack anew
-        if first is None or last is None:
-            return None
-        given = self.arguments
-        cos, sin, is_wide = (None, None, False) if self.rotary is None else (*argument(given.wave, args, kwargs), self.rotary[2])
-        keys, values, begin, end = place.rows
-        mask = None if given.mask is None else argument(given.mask, args, kwargs)
-        weights = [None if norm is None else norm._parameters["weight"] for norm in self.norms]
-        out = op(*before, first.handle.number, first.taken.given, weights, self.form, self.eps, cos, sin, is_wide, keys, values, begin, end,
-                 mask, self.scale, last.handle.number, last.taken.given, *behind)  # fmt: skip
-        if not out:
-            return None
-        place.layer.put(1)
+    def packs(self) -> "tuple[typing.Any, typing.Any] | None":
+        """Of both products. Held until the op returns: other threads may pack anew. None: the forward has to run."""
+        first, last = self.first.pack(), self.last.pack()
+        return None if first is None or last is None else (first, last)
+
+    def weights(self) -> "list[torch.Tensor | None]":
+        """Of the norms."""
+        return [None if norm is None else norm._parameters["weight"] for norm in self.norms]
+
+    def wave(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "tuple[typing.Any, typing.Any, bool]":
+        """Cosines, sines, is_wide: arguments of the ops."""
+        return (None, None, False) if self.rotary is None else (*argument(self.arguments.wave, args, kwargs), self.rotary[2])
+
+    def mask(self, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
+        return None if self.arguments.mask is None else argument(self.arguments.mask, args, kwargs)
+
+    def count(self, layer: typing.Any) -> None:
+        """After a call: the rows of keys and values are in this layer of the cache."""
+        layer.put(1)
         self.first.count()
         self.last.count()
         norm_state.count(*self.norms)
-        return out[0]
 
     def is_ready(self) -> bool:
         """Whether a later call may go by it."""
@@ -139,7 +139,7 @@ class Plan(typing.NamedTuple):
         return all(norm is None or norm_state.given_of(norm, self.dtype, columns) is not None for norm, columns in zip(self.norms, self.columns))
 
 
-class _Place(typing.NamedTuple):
+class Place(typing.NamedTuple):
     layer: typing.Any  # of the cache
     rows: "tuple[torch.Tensor, torch.Tensor, int, int]"  # as place_for() gives them
 
@@ -175,7 +175,7 @@ def _has_dynamic_cache(args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing
     return any(type(given) is cache_class() for given in (*args, *kwargs.values()))
 
 
-def _growing_layer(cache: typing.Any, index: int) -> typing.Any:
+def growing_layer(cache: typing.Any, index: int) -> typing.Any:
     """A layer that grows in place; None: the cache's update does something else."""
     if type(cache) is not cache_class() or "update" in cache.__dict__ or getattr(cache, "offloading", False):
         return None
@@ -231,7 +231,7 @@ class Records:
             self._learn(module, x, args, kwargs)
         return None
 
-    def _call(self, found: typing.Any, place: _Place, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
+    def _call(self, found: typing.Any, place: Place, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> typing.Any:
         """The forward's result by this plan, which holds; None: the forward has to run."""
         raise NotImplementedError
 

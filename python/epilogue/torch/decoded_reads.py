@@ -61,8 +61,12 @@ def _names_in(code: types.CodeType) -> "set[str]":
     return {*code.co_names, *texts, *(name for inner in code.co_consts if isinstance(inner, types.CodeType) for name in _names_in(inner))}
 
 
+def is_code_of_library(code: types.CodeType) -> bool:
+    return code.co_filename.startswith(_folder())
+
+
 def _is_of_library(function: typing.Any) -> bool:
-    return isinstance(function, types.FunctionType) and function.__code__.co_filename.startswith(_folder())
+    return isinstance(function, types.FunctionType) and is_code_of_library(function.__code__)
 
 
 def _function_of(own: typing.Any) -> types.FunctionType:

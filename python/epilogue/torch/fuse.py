@@ -362,4 +362,5 @@ def why(model: nn.Module, profile: typing.Any = None) -> Report:
     shares = () if profile is None else shares_of(profile)
     norms, embeddings = tuple(norm_state.rows_of(model)), tuple(embedding_state.rows_of(model))
     return Report(tuple(rows), linears, shares, sum(stores.values()), norms, grown_caches(model), attention_calls(model), embeddings, rotary_calls(model),
-                  decoded.decoded_calls(model), decoded_layer.decoded_layers(model), decoded.decoded_reasons(model))
+                  decoded.decoded_calls(model), decoded_layer.decoded_layers(model), decoded_layer.decoded_ahead(model),
+                  decoded.decoded_reasons(model))

@@ -36,6 +36,7 @@ class Report:
     rotary_calls: "int | None" = None  # of rotary embeddings, by one op; None: the model has none that the op computes
     decoded_calls: int = 0  # of attention: those of one token that ran as one op with their linear layers
     decoded_layers: int = 0  # of these: those that ran with their layer's MLP
+    decoded_ahead: int = 0  # of these: those that were computed before their turn, with the layer before
     decoded_reasons: "tuple[str, ...]" = ()  # why attention of one token runs as its modules, where it was recorded in vain
 
     @property
@@ -72,7 +73,7 @@ class Report:
         return {**{k: [dataclasses.asdict(row) for row in v] for k, v in rows.items()}, "packed_bytes": self.packed_bytes,
                 "released_bytes": self.released_bytes, "grown_caches": self.grown_caches, "attention_calls": self.attention_calls,
                 "rotary_calls": self.rotary_calls, "decoded_calls": self.decoded_calls,
-                "decoded_layers": self.decoded_layers, "decoded_reasons": list(self.decoded_reasons),
+                "decoded_layers": self.decoded_layers, "decoded_ahead": self.decoded_ahead, "decoded_reasons": list(self.decoded_reasons),
                 "shares": dict(self.shares)}  # fmt: skip
 
     def __str__(self) -> str:
@@ -115,7 +116,8 @@ class Report:
             lines.append(f"attention: {self.attention_calls} calls of the engine's kernel")
         if self.decoded_calls:
             layers = f", {self.decoded_layers} of them with the rest of the layer" if self.decoded_layers else ""
-            lines.append(f"  {self.decoded_calls} of one token, from q, k and v to the output as one op{layers}")
+            ahead = f", {self.decoded_ahead} with the layer before" if self.decoded_ahead else ""
+            lines.append(f"  {self.decoded_calls} of one token, from q, k and v to the output as one op{layers}{ahead}")
         lines += [f"  attention of one token runs as its modules: {reason}" for reason in self.decoded_reasons]
         if self.rotary_calls is not None:
             lines.append(f"rotary embeddings of queries and keys: one op, {self.rotary_calls} calls")

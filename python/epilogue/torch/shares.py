@@ -14,7 +14,7 @@ _KINDS = (
 )
 _FUSED = {"fused_mlp": "fused MLPs", "gated_mlp": "fused MLPs", "mlp": "fused MLPs", "linear": "fused linear layers",
           "linears": "fused linear layers", "experts": "fused experts", "rms_norm": "fused norms", "attention": "fused attention",
-          "rotary": "fused rotary embeddings", "append": "fused writes to caches", "decoded_layer": "fused layers of one token",
+          "rotary": "fused rotary embeddings", "append": "fused writes to caches", "decoded_layers": "fused layers of one token",
           "decoded_attention": "fused attention with its linear layers",
           "summed": "fused products that ranks share", "gathered": "fused products that ranks share"}  # fmt: skip
 

@@ -223,47 +223,145 @@ void add_rows(const void* x, void* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) narrow(widen(from[i]) + widen(to[i]), to[i]);
 }
 
-// A decoder's layer: mlp(x + attention(normed)), with the norm and the residual that the MLP's
-// handle has around it. normed: what the layer's first norm makes of x [batch, 1, k]. post: the
-// weight of an RMS norm of attention's result, or none.
-std::vector<Torch> decoded_layer(Torch x, Torch normed, int64_t projections,
-                                 std::vector<Torch> of_projections,
-                                 std::vector<std::optional<Torch>> norms, int64_t form, double eps,
-                                 std::optional<Torch> cos, std::optional<Torch> sin, bool is_wide,
-                                 Torch keys, Torch values, int64_t begin, int64_t end,
-                                 std::optional<Torch> mask, std::optional<double> scale,
-                                 int64_t output, std::vector<Torch> of_output,
-                                 std::optional<Torch> post, int64_t post_form, double post_eps,
-                                 int64_t mlp, std::vector<Torch> of_mlp) {
-  require_defined(x, "x");
+// x behind PyTorch's layer norm, or behind an RMS norm.
+constexpr int64_t kLayerNorm = -1;  // among the forms of the weight
+
+Torch normed_rows(const Torch& x, const std::optional<Torch>& weight,
+                  const std::optional<Torch>& bias, int64_t form, double eps) {
+  const int64_t columns = x.size(2);
+  if (form == kLayerNorm)
+    return ask<Torch>("aten::layer_norm", x, std::vector<int64_t>{columns}, weight, bias, eps,
+                      true);
+  if (!weight || bias || !is_norm_weight(*weight, x.scalar_type()) || weight->size(0) != columns)
+    throw std::runtime_error(
+        "decoded_layers: expected for a first norm a weight of x's dtype and columns, got " +
+        (weight ? describe(*weight) : "none") + (bias ? " and a bias" : ""));
+  Torch y = empty_like_rows(x, {x.size(0), 1, columns});
+  norm_rows_into(x.const_data_ptr(), *weight, y.mutable_data_ptr(), x.size(0), form, eps);
+  return y;
+}
+
+// Layers of a decoder, each of the result of the one before: mlp(x + attention(norm(x))), with the
+// norm and the residual that the MLP's handle has around it. Of each layer, one after the other:
+struct Layers {
+  const std::vector<int64_t>& handles;   // projections, output, MLP
+  const std::vector<Torch>& parameters;  // theirs
+  const std::vector<int64_t>& counts;    // of the parameters of each handle
+  // Weight and bias of the first norm; weights of norms of q's and of k's heads, and of attention's
+  // result: RMS norms, or none.
+  const std::vector<std::optional<Torch>>& norms;
+  const std::vector<int64_t>& forms;  // of the first norm, of those of heads, of the last
+  const std::vector<double>& eps;     // likewise
+  const std::vector<Torch>& rooms;    // of keys, of values
+  const std::vector<int64_t>& rows;   // from, to
+  // The same for all layers.
+  const std::optional<Torch>& cos;
+  const std::optional<Torch>& sin;
+  bool is_wide;
+  const std::optional<Torch>& mask;
+  std::optional<double> scale;
+
+  size_t count() const { return handles.size() / 3; }
+  bool are_whole() const {
+    const size_t n = count();
+    size_t left = parameters.size();
+    for (const int64_t c : counts) {
+      if (c < 0 || static_cast<size_t>(c) > left) return false;
+      left -= static_cast<size_t>(c);
+    }
+    return n > 0 && left == 0 && handles.size() == 3 * n && counts.size() == 3 * n &&
+           norms.size() == 5 * n && forms.size() == 3 * n && eps.size() == 3 * n &&
+           rooms.size() == 2 * n && rows.size() == 2 * n;
+  }
+  // Nullopt: as in Attention::run. before: how many of the parameters are those of layers before.
+  std::optional<Torch> run(size_t layer, const Torch& x, int64_t before) const;
+  int64_t parameters_of(size_t layer) const {
+    return counts[3 * layer] + counts[3 * layer + 1] + counts[3 * layer + 2];
+  }
+};
+
+std::optional<Torch> Layers::run(size_t layer, const Torch& x, int64_t before) const {
   const ScalarType type = x.scalar_type();
-  const auto behind = find(mlp);
+  const auto behind = find(handles[3 * layer + 2]);
+  const std::optional<Torch>& post = norms[5 * layer + 4];
   const int64_t columns = x.dim() == 3 ? x.size(2) : -1;
   if (!x.is_cpu() || !x.is_contiguous() ||
       (type != ScalarType::Float && type != ScalarType::BFloat16) || columns != behind->inputs() ||
-      columns != find(output)->columns() || x.size(1) != 1 || normed.dim() != 3 ||
-      normed.size(0) != x.size(0) || normed.scalar_type() != type ||
+      columns != find(handles[3 * layer + 1])->columns() || x.size(1) != 1 ||
       (post && (!is_norm_weight(*post, type) || post->size(0) != columns)))
     throw std::runtime_error(
-        "decoded_layer: expected x [batch, 1, columns] of Float or BFloat16, contiguous, of the "
-        "sizes of attention's and the MLP's results, as many rows of it behind a norm, and a "
-        "norm's weight of as many columns, or none, got " +
-        describe(x) + ", " + describe(normed) + " and " + (post ? describe(*post) : "none"));
-  auto y = Attention{projections, of_projections, norms, form, eps,  cos,   sin,    is_wide,
-                     keys,        values,         begin, end,  mask, scale, output, of_output}
-               .run(normed);
-  if (!y) return {};
+        "decoded_layers: expected x [batch, 1, columns] of Float or BFloat16, contiguous, of the "
+        "sizes of attention's and the MLP's results, and a last norm's weight of as many columns, "
+        "or none, got " +
+        describe(x) + " and " + (post ? describe(*post) : "none"));
+  std::array<std::vector<Torch>, 3> of;
+  auto next = parameters.begin() + before;
+  for (size_t i = 0; i < 3; ++i) {
+    const auto end = next + counts[3 * layer + i];
+    of[i].assign(next, end);
+    next = end;
+  }
+  const std::vector<std::optional<Torch>> heads = {norms[5 * layer + 2], norms[5 * layer + 3]};
+  auto y = Attention{handles[3 * layer],
+                     of[0],
+                     heads,
+                     forms[3 * layer + 1],
+                     eps[3 * layer + 1],
+                     cos,
+                     sin,
+                     is_wide,
+                     rooms[2 * layer],
+                     rooms[2 * layer + 1],
+                     rows[2 * layer],
+                     rows[2 * layer + 1],
+                     mask,
+                     scale,
+                     handles[3 * layer + 1],
+                     of[1]}
+               .run(normed_rows(x, norms[5 * layer], norms[5 * layer + 1], forms[3 * layer],
+                                eps[3 * layer]));
+  if (!y) return std::nullopt;
   if (post) {
-    void* const rows = y->mutable_data_ptr();
-    norm_rows_into(rows, *post, rows, x.size(0), post_form, post_eps);
+    void* const rows_of_y = y->mutable_data_ptr();
+    norm_rows_into(rows_of_y, *post, rows_of_y, x.size(0), forms[3 * layer + 2],
+                   eps[3 * layer + 2]);
   }
   if (type == ScalarType::Float)
     add_rows<float>(x.const_data_ptr(), y->mutable_data_ptr(), y->numel());
   else
     add_rows<uint16_t>(x.const_data_ptr(), y->mutable_data_ptr(), y->numel());
-  auto out = behind->run(*y, of_mlp);
-  if (!out) return {};
-  return {std::move(*out)};
+  return behind->run(*y, of[2]);
+}
+
+// The result of each layer. Fewer: the caller runs what the rest stands for.
+std::vector<Torch> decoded_layers(Torch x, std::vector<int64_t> handles,
+                                  std::vector<Torch> parameters, std::vector<int64_t> counts,
+                                  std::vector<std::optional<Torch>> norms,
+                                  std::vector<int64_t> forms, std::vector<double> eps,
+                                  std::vector<Torch> rooms, std::vector<int64_t> rows,
+                                  std::optional<Torch> cos, std::optional<Torch> sin, bool is_wide,
+                                  std::optional<Torch> mask, std::optional<double> scale) {
+  require_defined(x, "x");
+  const Layers layers{handles, parameters, counts, norms,   forms, eps,  rooms,
+                      rows,    cos,        sin,    is_wide, mask,  scale};
+  if (!layers.are_whole())
+    throw std::runtime_error(
+        "decoded_layers: expected for each layer 3 handles with a count of parameters each, 5 "
+        "norms, 3 forms, 3 eps, 2 rooms and 2 rows, got " +
+        std::to_string(handles.size()) + " handles, counts of " + std::to_string(counts.size()) +
+        ", " + std::to_string(parameters.size()) + " parameters, " + std::to_string(norms.size()) +
+        " norms, " + std::to_string(forms.size()) + " forms, " + std::to_string(eps.size()) +
+        " eps, " + std::to_string(rooms.size()) + " rooms and " + std::to_string(rows.size()) +
+        " rows");
+  std::vector<Torch> outs;
+  int64_t before = 0;
+  for (size_t i = 0; i < layers.count(); ++i) {
+    auto out = layers.run(i, outs.empty() ? x : outs.back(), before);
+    if (!out) break;
+    outs.push_back(std::move(*out));
+    before += layers.parameters_of(i);
+  }
+  return outs;
 }
 
 }  // namespace
@@ -276,13 +374,12 @@ STABLE_TORCH_LIBRARY_FRAGMENT(epilogue, m) {
       "int begin, int end, Tensor? mask, float? scale, int output, Tensor[] of_output) -> "
       "Tensor[]");
   m.def(
-      "decoded_layer(Tensor x, Tensor normed, int projections, Tensor[] of_projections, Tensor?[] "
-      "norms, int form, float eps, Tensor? cos, Tensor? sin, bool is_wide, Tensor keys, Tensor "
-      "values, int begin, int end, Tensor? mask, float? scale, int output, Tensor[] of_output, "
-      "Tensor? post, int post_form, float post_eps, int mlp, Tensor[] of_mlp) -> Tensor[]");
+      "decoded_layers(Tensor x, int[] handles, Tensor[] parameters, int[] counts, Tensor?[] norms, "
+      "int[] forms, float[] eps, Tensor[] rooms, int[] rows, Tensor? cos, Tensor? sin, bool "
+      "is_wide, Tensor? mask, float? scale) -> Tensor[]");
 }
 STABLE_TORCH_LIBRARY_IMPL(epilogue, CPU, m) {
-  m.impl("decoded_layer", TORCH_BOX(&decoded_layer));
+  m.impl("decoded_layers", TORCH_BOX(&decoded_layers));
   m.impl("decoded_attention", TORCH_BOX(&decoded_attention));
 }
 
