@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark runs and checks agreement. No figure is looked at."""
 
+import argparse
 import contextlib
 import copy
 import dataclasses
@@ -108,6 +109,18 @@ def test_models(tmp_path):
         if "training" not in row["name"]:
             assert row["saved_ms"] == row["ms"]["eager"] - row["ms"]["fused"]
             assert row["isolated_ms"] == row["beside_ms"]["blocks own"] - row["beside_ms"]["blocks fused"]
+
+
+def test_models_have_as_many_layers_as_fit(capsys):
+    options = argparse.Namespace(words=64, prompt=8, layers=4, peers=["eager", "compile"])
+    shape = dataclasses.replace(bench_models.SHAPES["llama"], **bench_models.TINY)
+    sizes = [sum(p.numel() for p in bench_models.build("llama", shape, n, 64, 80).parameters()) for n in range(5)]
+    for layers, free in ((4, None), (4, 11 * 4 * sizes[4]), (3, 11 * 4 * sizes[4] - 1), (2, 11 * 4 * sizes[2]), (1, 0)):
+        assert bench_models.most_layers("llama", shape, torch.float32, options, free) == layers
+        said = capsys.readouterr().out
+        assert said == "" if layers == 4 else said.startswith(f"llama float32: {layers} of 4 layers, for which the settings would take")
+    options.layers = 1
+    assert bench_models.most_layers("llama", shape, torch.float32, options, 0) == 1 and capsys.readouterr().out == ""
 
 
 def test_results_that_differ_are_no_benchmark(monkeypatch):

@@ -121,13 +121,18 @@ def _inputs(model: nn.Module, shape: Shape, count: int, words: int) -> "dict[str
     return {"input_ids": ids}
 
 
-def _cache_of(plain: nn.Module, ids: torch.Tensor) -> typing.Any:
-    """The keys and values of a prompt."""
-    from transformers import DynamicCache
+def _cache_of(plain: nn.Module, given: "dict[str, typing.Any]") -> typing.Any:
+    """The keys and values of a prompt, and of a decoder those of what it attends to."""
+    from transformers import DynamicCache, EncoderDecoderCache
 
-    cache = DynamicCache()
-    plain(ids, **{argument_of(plain): cache}, use_cache=True)
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache()) if plain.config.is_encoder_decoder else DynamicCache()
+    plain(**given, **{argument_of(plain): cache}, use_cache=True)
     return cache
+
+
+def _layers_of(cache: typing.Any) -> "list[typing.Any]":
+    caches = [getattr(cache, part, None) for part in ("self_attention_cache", "cross_attention_cache")]
+    return [layer for c in caches if c is not None for layer in c.layers] or cache.layers
 
 
 def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[str, tuple[Call, int]]":
@@ -137,29 +142,36 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
         return {"forward": (lambda m: m(**given)[0], 1)}
     if shape.kind == "encoder":
         return {"forward": (lambda m: m(**given).logits, count)}
+    words_of, name = ("decoder_input_ids" if shape.kind == "speech" else "input_ids"), argument_of(plain)
+    ids = given[words_of]
     if shape.kind == "speech":
-        return {"prefill": (lambda m: m(**given, use_cache=False).logits, given["decoder_input_ids"].shape[1])}
-    ids, name = given["input_ids"], argument_of(plain)
+        with torch.no_grad():
+            heard = plain.get_encoder()(given["input_features"])
+    behind = {"encoder_outputs": heard} if shape.kind == "speech" else {}  # what a step is given beside its token
     caches: "dict[int, typing.Any]" = {}
 
     def decode(m: nn.Module) -> torch.Tensor:
         """One token behind the prompt. Its keys and values go again, so that each call is the same."""
         cache = caches.get(id(m))
         if cache is None:
-            cache = caches[id(m)] = _cache_of(plain, ids)  # by the plain model: what a peer compiles is the step
+            cache = caches[id(m)] = _cache_of(plain, {words_of: ids, **behind})  # by the plain model: what a peer compiles is the step
             if grown_caches(m) is not None:
                 grow(cache)  # a compiled model does not by itself
-        out = m(ids[:, -1:], **{name: cache}, use_cache=True).logits
+        out = m(**{words_of: ids[:, -1:], name: cache}, **behind, use_cache=True).logits
         cache.crop(-1)
         return out
 
-    return {"prefill": (lambda m: m(ids, use_cache=False).logits, count), "decode": (decode, 1)}
+    return {"prefill": (lambda m: m(**given, use_cache=False).logits, ids.shape[1]), "decode": (decode, 1)}
 
 
-def _cache_bytes(plain: nn.Module, count: int, words: int) -> int:
-    """Keys and values of `count` tokens, which a step of decoding reads."""
-    cache = _cache_of(plain, torch.randint(2, words, (1, count)))
-    return sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
+def _step_bytes(plain: nn.Module, shape: Shape, count: int, words: int) -> int:
+    """Weights, keys and values that a step of decoding behind `count` tokens reads. An encoder has run."""
+    cache = _cache_of(plain, _inputs(plain, shape, count, words))
+    encoder = bandwidth.weight_bytes(plain.get_encoder()) if plain.config.is_encoder_decoder else 0
+    for projections in (layer.encoder_attn for layer in plain.get_decoder().layers) if encoder else ():
+        encoder += sum(bandwidth.weight_bytes(p) for p in (projections.k_proj, projections.v_proj))  # of what was heard: they have run
+    return (bandwidth.weight_bytes(plain) - encoder
+            + sum(t.numel() * t.element_size() for layer in _layers_of(cache) for t in (layer.keys, layer.values)))  # fmt: skip
 
 
 def _parts_of_mlps(model: nn.Module) -> "list[list[str]]":
@@ -227,7 +239,7 @@ def _counted(model: nn.Module, call: "typing.Callable[[], typing.Any]") -> "list
 
 
 def _phase_row(
-    name: str, phase: str, plain: nn.Module, call: Call, tokens: int, options: argparse.Namespace, read: typing.Any
+    name: str, phase: str, plain: nn.Module, shape: Shape, call: Call, tokens: int, options: argparse.Namespace, read: typing.Any
 ) -> "dict[str, typing.Any]":
     dtype = next(plain.parameters()).dtype
     label = f"{name} {phase} {str(dtype)[6:]}"
@@ -246,7 +258,7 @@ def _phase_row(
         row["share"] = mlp_share(plain, lambda: call(plain))
         row["fused"] = _counted(made["fused"], calls["fused"])
         if phase == "decode":
-            count = bandwidth.weight_bytes(plain) + _cache_bytes(plain, options.prompt, options.words)
+            count = _step_bytes(plain, shape, options.prompt, options.words)
             row.update(bandwidth.share(count, row["ms"]["fused"], row["beside_ms"]["read"], read.bytes))
             row["roofline, compiled"] = row["roofline"] * row["ms"]["fused"] / row["ms"][COMPILED]
     row["saved_ms"] = row["ms"]["eager"] - row["ms"]["fused"]
@@ -283,6 +295,39 @@ def _training_row(name: str, plain: nn.Module, shape: Shape, options: argparse.N
     return row
 
 
+def _free_bytes() -> "int | None":
+    """Memory that new work may have; None: this system does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            found = [line.split()[1] for line in file if line.startswith("MemAvailable:")]
+    except OSError:
+        return None
+    return int(found[0]) * 1024 if found else None
+
+
+def most_layers(name: str, shape: Shape, dtype: torch.dtype, options: argparse.Namespace, free: "int | None") -> int:
+    """So many layers of those that are asked for that all settings fit into the free bytes, and one at least."""
+
+    def held(layers: int) -> int:
+        with torch.device("meta"):
+            model = build(name, shape, layers, options.words, 2 * options.prompt + 64)
+        return _held(len(options.peers)) * sum(p.numel() for p in model.parameters()) * dtype.itemsize
+
+    layers = wanted = min(shape.layers, options.layers)
+    while free is not None and layers > 1 and held(layers) > free:
+        layers -= 1
+    if layers < wanted:
+        print(f"{name} {str(dtype)[6:]}: {layers} of {wanted} layers, for which the settings would take {held(wanted) / 2**30:.0f} GiB of memory; "
+              f"{free / 2**30:.0f} GiB are free")  # fmt: skip
+    return layers
+
+
+def _held(peers: int) -> int:
+    """The copies of a model's weights that all settings hold at once, at most: packed weights and those of compiled graphs are some of them.
+    A Llama's layer was seen to take 9.6 beside eager and torch.compile, and 12.8 beside autotune too; one of Qwen3-MoE 9 and 11.5."""
+    return 7 + 2 * peers
+
+
 def rows_of(options: argparse.Namespace) -> "typing.Iterator[dict[str, typing.Any]]":
     read = bandwidth.reader(options.tiny)
     end = time.monotonic() + 60 * options.minutes if options.minutes else None
@@ -294,11 +339,12 @@ def rows_of(options: argparse.Namespace) -> "typing.Iterator[dict[str, typing.An
         elif options.quick:
             shape = dataclasses.replace(shape, **SMALL)
         for dtype in options.dtype:
+            layers = most_layers(name, shape, dtype, options, _free_bytes())
             torch.manual_seed(0)
-            plain = build(name, shape, options.layers, options.words, 2 * options.prompt + 64).to(dtype).eval()
+            plain = build(name, shape, layers, options.words, 2 * options.prompt + 64).to(dtype).eval()
             phases = phases_of(plain, shape, options.prompt, options.words)
             phases = {phase: call for phase, call in phases.items() if options.phases is None or phase in options.phases}
-            makers = {p: lambda p=p, c=c, n=n: _phase_row(name, p, plain, c, n, options, read) for p, (c, n) in phases.items()}
+            makers = {p: lambda p=p, c=c, n=n: _phase_row(name, p, plain, shape, c, n, options, read) for p, (c, n) in phases.items()}
             if options.training and shape.kind != "vision":
                 makers["training"] = lambda: _training_row(name, plain, shape, options)
             for phase, make in makers.items():
@@ -318,7 +364,7 @@ def main(arguments: "list[str]") -> int:
     parser.add_argument("--dtype", nargs="+", default=None, choices=("float32", "bfloat16", "float16"), help="float32 bfloat16; of --quick float32")
     parser.add_argument("--prompt", "--rows", type=int, default=None, help="tokens of the prompt and of the cache: 512; of --quick 128")
     parser.add_argument("--phases", nargs="+", choices=("prefill", "decode", "forward"), default=None, help="all that a model has")
-    parser.add_argument("--layers", type=int, default=None, help="of each model, at most: 4; of --quick 2")
+    parser.add_argument("--layers", type=int, default=None, help="of each model, at most: 4; of --quick 2; fewer where memory is short")
     parser.add_argument("--peers", nargs="+", choices=peers, default=None, help="all but torchao; of --quick eager, compile and grouped_mm")
     parser.add_argument("--training", nargs="?", const=True, default=False, choices=("always",), help="a training step too; 'always': as in fuse()")
     parser.add_argument("--rounds", type=int, default=None, help="15; of --quick 5")

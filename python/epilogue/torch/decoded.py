@@ -8,7 +8,6 @@ linear layer, later calls of the same arguments run as the op. Whatever the reco
 hooks. The op does what the steps do, in their order: the same bits.
 """
 
-import functools
 import typing
 
 import torch
@@ -18,7 +17,7 @@ from . import linear_state, rotary, sdpa
 from .decoded_match import plan_of
 from .decoded_plan import Plan, Records, argument
 from .decoded_reads import STATE
-from .fused_class import class_of, is_compiling, unfuse_class
+from .fused_class import class_of, is_compiling, made_once, unfuse_class
 
 
 class Decoded(Records):
@@ -53,7 +52,7 @@ def count(plan: Plan, attention: nn.Module) -> None:
     attention.__dict__[sdpa.STATE].fused += 1
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _decoded_class(original: type) -> type:
     def call(self: nn.Module, *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         state: "Decoded | None" = None if is_compiling() else self.__dict__.get(STATE)

@@ -5,14 +5,13 @@ transformers' plans split `embed_tokens` of each model, and so does the plan of 
 took 4 ms of a pass of 12 (two ranks, gloo). An embedding that no plan is on stays PyTorch's, which has it as one op.
 """
 
-import functools
 import typing
 
 import torch
 from torch import nn
 
 from . import gathered, sharded, signals
-from .fused_class import call_around, class_of, unfuse_class
+from .fused_class import call_around, class_of, made_once, unfuse_class
 from .later import plain
 from .report import Row
 
@@ -64,7 +63,7 @@ def _obstacle(module: nn.Module, ids: typing.Any) -> "str | None":
     return "max_norm, by which a call writes the weight" if module.max_norm is not None else None
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _embedding_class(original: type) -> type:
     def run(module: nn.Module, ids: typing.Any) -> "torch.Tensor | None":
         return module.__dict__[STATE].run(module, ids)

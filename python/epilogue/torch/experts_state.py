@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fused experts of a mixture know beside their weights, and the checks that each call makes."""
 
-import functools
 import math
 import typing
 
@@ -9,7 +8,7 @@ import torch
 from torch import fx, nn
 
 from . import activations, choose, gathered, sharded, signals
-from .fused_class import class_of, is_compiling, unfuse_class
+from .fused_class import class_of, is_compiling, made_once, unfuse_class
 from .layer import hooks_of
 from .mixture import Experts
 from .patterns import NoMatch
@@ -281,7 +280,7 @@ def _op_of(module: nn.Module, x: torch.Tensor, index: torch.Tensor, weights: tor
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _experts_class(original: type) -> type:
     own = original.forward
 
@@ -313,7 +312,7 @@ def _within_hooks(module: nn.Module, original: type) -> nn.Module:
     return view
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _split_class(original: type) -> type:
     """Of experts that ranks share: __call__ stands around the plan's forward."""
 

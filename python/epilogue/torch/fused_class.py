@@ -2,6 +2,7 @@
 """Classes that a module gets by fuse(): derived of its own, with one method that runs fused where it may."""
 
 import functools
+import threading
 import typing
 
 import torch
@@ -15,6 +16,7 @@ if typing.TYPE_CHECKING:
 STATE = "_epilogue_state"  # of an MLP, or of the layer around one: its attribute
 DECODED = "_epilogue_decoded_layer"  # of a decoder's layer (decoded_layer.py)
 is_compiling = torch.compiler.is_compiling
+_MAKING = threading.RLock()
 
 
 def _rebuild_fused(original: type, method: str, norm: "str | None" = None, is_inline: bool = False) -> nn.Module:
@@ -71,7 +73,19 @@ def _layer_call(own: typing.Callable[..., typing.Any], norm: "str | None") -> ty
     return call
 
 
-@functools.lru_cache(maxsize=None)
+def made_once(make: "typing.Callable[..., type]") -> "typing.Callable[..., type]":
+    """Of the same arguments the same class, in all threads."""
+    cached = functools.lru_cache(maxsize=None)(make)
+
+    @functools.wraps(make)
+    def of(*args: typing.Any) -> type:
+        with _MAKING:
+            return cached(*args)
+
+    return of
+
+
+@made_once
 def fused_class(original: type, method: str, norm: "str | None" = None, is_inline: bool = False) -> type:
     """`original` with one method that runs fused where it may: an MLP's, a layer's forward (with the
     name of its norm), or a forward with an MLP in its midst."""

@@ -22,6 +22,7 @@ from .linears import is_linear
 from .match import DTYPES, Plan, candidate_method, match, output_of, plan_of, shadow, trace
 from .nodes import Nodes
 from .patterns import LAYER, PLAIN, NoMatch, match_at
+from .tracing import Tracer
 
 _TRACED = "_epilogue_traced"
 _OTHER = "epilogue_other"  # stands for arguments that forward() does not name
@@ -71,7 +72,7 @@ class _OfDtype(fx.Proxy):
         return self.tracer.dtype
 
 
-class LayerTracer(fx.Tracer):
+class LayerTracer(Tracer):
     """Looks into what the MLP consists of, and not into attention. Takes results to be of one dtype."""
 
     def __init__(self, inner: "set[nn.Module]", dtype: torch.dtype) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from . import choose, gathered, sharded, signals
-from .fused_class import call_around, class_of, is_compiling, unfuse_class
+from .fused_class import call_around, class_of, is_compiling, made_once, unfuse_class
 from .handle import Handle
 from .later import Later, plain
 from .linears import is_conv1d, is_linear
@@ -529,7 +529,7 @@ class LinearState:
         return out if self._in_vain < LEARNING_CALLS else out.wait()
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _linear_class(original: type) -> type:
     own = original.forward
     transposed = original.__name__ == "Conv1D"
@@ -558,7 +558,7 @@ def _linear_class(original: type) -> type:
     return class_of(original, _linear_class, call)
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _split_class(original: type) -> type:
     """Of a layer that is split over ranks."""
 

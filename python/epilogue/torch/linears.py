@@ -7,7 +7,9 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import nn
+
+from .tracing import Tracer
 
 # What a class between nn.Linear and the module's own may define.
 _HARMLESS = {"__module__", "__doc__", "__init__", "__annotations__", "__firstlineno__", "__static_attributes__",
@@ -66,7 +68,7 @@ def _is_product(kind: type, bias: bool) -> bool:
     for training in (False, True):
         module.training = training
         try:
-            graph = fx.Tracer().trace(module)
+            graph = Tracer().trace(module)
             for x in (torch.rand(4, 3, dtype=torch.float64), torch.rand(2, 4, 3, dtype=torch.float64)):
                 if not torch.allclose(module.forward(x), F.linear(x, module.weight, module.bias), rtol=1e-12):
                     return False

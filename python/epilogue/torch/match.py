@@ -12,6 +12,7 @@ from .linears import is_linear
 from .nodes import Nodes
 from .norms import Norm
 from .patterns import Description, Found, NoMatch
+from .tracing import Tracer
 
 # Methods that may hold an MLP by themselves: torch.nn.TransformerEncoderLayer has the second,
 # BERT's layer of transformers the third, ALBERT's the last.
@@ -89,7 +90,7 @@ def shadow(root: nn.Module, training: bool) -> nn.Module:
     return of(root)
 
 
-class _Tracer(fx.Tracer):
+class _Tracer(Tracer):
     def __init__(self, method: str) -> None:
         super().__init__()
         self.traced_func_name = method

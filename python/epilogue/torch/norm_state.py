@@ -6,7 +6,6 @@ whole rows that are split over ranks (SequenceParallel) is one of this rank's ro
 call by DTensor's dispatch takes twice as long (99 us for 46, eight rows of 1024).
 """
 
-import functools
 import typing
 
 import torch
@@ -14,7 +13,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from . import norms, sharded, signals
-from .fused_class import class_of, is_compiling, unfuse_class
+from .fused_class import class_of, is_compiling, made_once, unfuse_class
 from .later import plain
 from .report import Row
 from .taken import unfit
@@ -112,7 +111,7 @@ def count(*norms: "nn.Module | None") -> None:
             state.fused_calls += 1
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _norm_class(original: type) -> type:
     own = original.forward
 

@@ -20,6 +20,7 @@ from torch import fx, nn
 from . import signals
 from .fused_class import is_compiling
 from .recorded import Recorded
+from .tracing import Tracer
 
 _NAME = "apply_rotary_pos_emb"
 _PARAMETERS = ("q", "k", "cos", "sin")
@@ -85,7 +86,7 @@ def _has_known_steps(own: types.FunctionType) -> bool:
     if code.co_kwonlyargcount or code.co_flags & 0xC or own.__closure__:
         return False
     try:
-        graphs = [fx.Tracer().trace(lambda q, k, cos, sin: own(q, k, cos, sin, unsqueeze_dim=heads)) for heads in (1, 2)]  # noqa: B023
+        graphs = [Tracer().trace(lambda q, k, cos, sin: own(q, k, cos, sin, unsqueeze_dim=heads)) for heads in (1, 2)]  # noqa: B023
     except Exception:  # any failure means: another function
         return False
     steps = [n for graph in graphs for n in graph.nodes if n.op.startswith("call") or n.op == "get_attr"]

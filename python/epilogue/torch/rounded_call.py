@@ -3,13 +3,12 @@
 backend "epilogue" joins those of one input, and finds the MLPs that consist of them. torch.export has the modules' own weights.
 """
 
-import functools
 import typing
 
 import torch
 from torch import nn
 
-from .fused_class import class_of, is_compiling, unfused_class
+from .fused_class import class_of, is_compiling, made_once, unfused_class
 from .match import DTYPES
 from .packed import PackedWeight
 
@@ -38,7 +37,7 @@ def compiled_call(
     return torch.ops.epilogue.linears.default(x, [weight.t() if transposed else weight], [bias], bits)[0]
 
 
-@functools.lru_cache(maxsize=None)
+@made_once
 def _marked_class(original: type) -> type:
     own = original.forward
     transposed = original.__name__ == "Conv1D"
