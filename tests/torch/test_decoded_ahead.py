@@ -3,6 +3,7 @@
 
 import copy
 import gc
+import os
 import threading
 import weakref
 
@@ -13,7 +14,7 @@ import transformers as t
 from torch import nn
 
 import epilogue.torch
-from epilogue.torch import decoded, decoded_ahead, decoded_layer
+from epilogue.torch import decoded, decoded_ahead, decoded_layer, decoded_plan
 
 LAYERS = 4
 STEPS = 12
@@ -63,14 +64,15 @@ class _Steps:
         for _ in range(steps):
             self()
 
-    def __call__(self, rows=1, **given):
+    def __call__(self, rows=1, caches=True):
         outs = []
         ids = torch.arange(self.tokens, self.tokens + rows)[None] % 60
         self.tokens += rows
         for model, cache in zip(self.each, self.caches):
-            outs.append(model(ids, cache=cache, use_cache=True, **given).logits)
-        for x, y in zip(*(cache.layers for cache in self.caches)):
-            assert torch.equal(x.keys, y.keys) and torch.equal(x.values, y.values)
+            out = model(ids, cache=cache, use_cache=True)
+            outs.append(out if isinstance(out, torch.Tensor) else out.logits)
+        for x, y in zip(*(cache.layers for cache in self.caches)) if caches else ():
+            assert x.get_seq_length() == y.get_seq_length() == 0 or torch.equal(x.keys, y.keys) and torch.equal(x.values, y.values)
         assert torch.equal(*outs)
 
     def change(self, do):
@@ -102,40 +104,191 @@ def test_only_layers_that_are_called_with_the_same_objects():
     assert _offers(model) <= 2 + 2 * decoded_ahead.MOST_OFFERS
 
 
-def _between(layer, do):
-    """Calls do(x) before the layer, without a hook."""
+_LOOP = """
+def forward(self, input_ids=None, cache=None, use_cache=None):
+    x = self.embed_tokens(input_ids)
+    past = cache.get_seq_length()
+    positions = torch.arange(past, past + x.shape[1])[None]
+    given = {"position_embeddings": self.rotary_emb(x, positions), "attention_mask": None, "position_ids": positions, "cache": cache}
+    for i, layer in enumerate(self.layers):
+        x = between(i, x, given)
+        x = layer(x, use_cache=True, **given)
+    return self.norm(x)
+"""
 
-    class Between(type(layer)):
-        def __call__(self, x, *args, **kwargs):
-            return super().__call__(do(x), *args, **kwargs)
 
-    layer.__class__ = Between
+class _Loop:
+    """A model's loop, as if transformers had written it, which does something between layers once it is told so."""
+
+    def __init__(self, at=2):
+        self.do, self.at = None, at
+        space = {"torch": torch, "between": self._between}
+        exec(compile(_LOOP, os.path.join(os.path.dirname(t.__file__), "models", "llama", "loop.py"), "exec"), space)
+        self.kind = type("Looping", (t.LlamaModel,), {"forward": space["forward"], "__module__": __name__})
+
+    def _between(self, i, x, given):
+        return self.do(x, given) if i == self.at and self.do is not None else x
+
+    def fused(self):
+        model = models.build("llama", num_hidden_layers=LAYERS).model
+        model.__class__ = self.kind
+        return epilogue.torch.fuse(model, linears="always")
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("do", [lambda x: x.mul_(1.5), lambda x: x * 1.5, lambda x: x.clone()])
+@pytest.mark.parametrize("do", [lambda x, _: x.mul_(1.5), lambda x, _: x * 1.5, lambda x, _: x.clone()])
 def test_results_of_another_x_are_not_taken(do, mode):
-    model = _fused()
+    loop = _Loop()
+    model = loop.fused()
     with mode():
         steps = _Steps(model)
-        steps.change(lambda m: _between(_layers(m)[2], do))
-        steps()
+        assert _ahead(model) > 0
+        loop.do = do
         steps.warm(40)
-        # The others go on.
         before = _ahead(model)
         steps.warm(STEPS)
-        assert _ahead(model) == before + STEPS * 2 and not _due(model)
+        assert _ahead(model) == before + STEPS * 2 and not _due(model)  # the others go on
         assert _offers(model) <= LAYERS * decoded_ahead.MOST_OFFERS
+        loop.do = None
+        steps.warm(2 * decoded_plan.CALLS_PER_RECORD)  # and this one, too, once a call is offered again
+        before = _ahead(model)
+        steps.warm(STEPS)
+        assert _ahead(model) == before + STEPS * 3
 
 
-def _cut_list(model):
-    _layers(model)._modules.popitem()
+def _other_wave(x, given):
+    given["position_embeddings"] = tuple(w * 0.5 for w in given["position_embeddings"])
+    return x
+
+
+def _other_mask(x, given):
+    given["attention_mask"] = torch.zeros(1, 1, 1, given["cache"].get_seq_length(3) + 1)
+    return x
+
+
+def _other_cache(x, given):
+    given["cache"] = copy.deepcopy(given["cache"])
+    return x
+
+
+def _more(x, given):
+    given["use_it"] = 1
+    return x
+
+
+def _cache_layer(do):
+    def change(x, given):
+        do(given["cache"].layers[2])
+        return x
+
+    return change
+
+
+@pytest.mark.parametrize("do", [_other_wave, _other_mask, _other_cache, _more, _cache_layer(lambda layer: layer.crop(-2)),
+                                _cache_layer(lambda layer: layer.reset()), _cache_layer(lambda layer: layer.reorder_cache(torch.tensor([0])))])  # fmt: skip
+@torch.no_grad()
+def test_results_for_other_arguments_are_not_taken(do):
+    loop = _Loop()
+    model = loop.fused()
+    steps = _Steps(model)
+    before = _ahead(model)
+    loop.do = do
+    steps(caches=False)
+    assert _ahead(model) <= before + 2 and len(_due(model)) == 0
+    loop.do = None
+    fresh = _Steps(model)
+    before = _ahead(model)
+    fresh.warm(STEPS)
+    assert _ahead(model) == before + STEPS * 3
+
+
+class _Stop(Exception):
+    pass
+
+
+def _stop(x, given):
+    raise _Stop
+
+
+@torch.no_grad()
+def test_a_step_that_ends_in_the_midst():
+    """Nothing of its cache lives on, and the next step is right."""
+    loop = _Loop()
+    model = loop.fused()
+    steps = _Steps(model)
+    cache = t.DynamicCache(config=model.config)
+    for rows in (5, *[1] * 3):
+        model(torch.arange(rows)[None], cache=cache)
+    loop.do = _stop
+    with pytest.raises(_Stop):
+        model(torch.tensor([[3]]), cache=cache)
+    assert len(_due(model)) == 2
+    assert [layer.get_seq_length() for layer in cache.layers] == [9, 9, 8, 8]
+    of_cache = [weakref.ref(cache), *(weakref.ref(x) for layer in cache.layers for x in layer._room)]
+    del cache
+    gc.collect()
+    assert all(ref() is None for ref in of_cache)
+    loop.do = None
+    steps.warm(3)
+    before = _ahead(model)
+    steps.warm(STEPS)
+    assert not _due(model) and _ahead(model) == before + STEPS * 3
+
+
+def test_results_of_threads_that_ended_are_few(monkeypatch):
+    links = decoded_ahead.Links()
+    for i in range(3 * decoded_ahead.MOST_DUE):
+        monkeypatch.setattr(decoded_ahead, "_ident", lambda i=i: i)
+        links.put_due(i)
+        assert len(links.due) <= decoded_ahead.MOST_DUE
+    assert links.take_due() == i and links.take_due() is None
 
 
 def _own_forward(model):
     layer = _layers(model)[2]
     kind = type(layer)
     layer.forward = lambda x, *args, **kwargs: kind.forward(layer, x * 2, *args, **kwargs)
+
+
+def _own_call(model):
+    """Which writes what the layers behind compute with."""
+    layer, behind = _layers(model)[2], _layers(model)[3]
+
+    class Called(type(layer)):
+        def __call__(self, x, *args, **kwargs):
+            behind.mlp.down_proj.weight.mul_(1.01)
+            return super().__call__(x, *args, **kwargs)
+
+    layer.__class__ = Called
+
+
+def _derived(model):
+    layer, behind = _layers(model)[2], _layers(model)[3]
+
+    class Derived(type(layer)):
+        def forward(self, x, *args, **kwargs):
+            behind.mlp.down_proj.weight.mul_(1.01)
+            return super().forward(x, *args, **kwargs)
+
+    layer.__class__ = Derived
+
+
+def _own_list(model):
+    class Layers(nn.ModuleList):
+        def __iter__(self):
+            for i, layer in enumerate(super().__iter__()):
+                if i == 2:
+                    layer.mlp.down_proj.weight.mul_(1.01)
+                yield layer
+
+        def __getitem__(self, at):
+            return self if isinstance(at, slice) else super().__getitem__(at)
+
+    model.model.layers = Layers(model.model.layers)
+
+
+def _attribute(model):
+    _layers(model)[2].self_attn.scaling = 0.3
 
 
 def _written(model):
@@ -145,105 +298,171 @@ def _written(model):
     _layers(model)[0].register_forward_hook(write)
 
 
-@pytest.mark.parametrize("change", [_cut_list, _own_forward, lambda m: _layers(m)[1].register_forward_hook(lambda _, args, out: out * 2),
-                                    lambda m: _layers(m)[2].register_forward_pre_hook(lambda _, args: (args[0] + 1, *args[1:])),
-                                    _written])  # fmt: skip
+def _inner_hook(model):
+    _layers(model)[2].mlp.register_forward_hook(lambda _, args, out: out * 2)
+
+
+def _written_weight(model):
+    _layers(model)[2].self_attn.o_proj.weight.mul_(1.5)
+
+
+def _other_layer(model):
+    _layers(model)[2] = copy.deepcopy(_layers(model)[1])
+    _layers(model)[2].self_attn.layer_idx = 2
+
+
+def _compiled(model):
+    _layers(model)[2].compile(backend="eager")
+
+
+@pytest.mark.parametrize("change", [_own_forward, _own_call, _derived, _own_list, _attribute, _written, _inner_hook, _written_weight, _other_layer, _compiled,
+                                    lambda m: _layers(m)[1].register_forward_hook(lambda _, args, out: out * 2),
+                                    lambda m: _layers(m)[2].register_forward_pre_hook(lambda _, args: (args[0] + 1, *args[1:]))])  # fmt: skip
 @torch.no_grad()
 def test_what_changes_between_steps_is_seen(change):
     model = _fused()
     steps = _Steps(model)
-    kept = list(_layers(model))
     steps.change(change)
+    steps.warm(2 * STEPS)
+    assert not _due(model)
+    assert _offers(model) <= LAYERS * (decoded_ahead.MOST_OFFERS + 1)
+
+
+@torch.no_grad()
+def test_a_loop_that_ends_early_computes_ahead_in_vain_a_few_times():
+    """As transformers' own does for drafts of assisted generation."""
+    model = _fused()
+    steps = _Steps(model)
+    counts = []
+    for layers in (2, LAYERS, 2):
+        steps.change(lambda m, layers=layers: setattr(m.config, "num_hidden_layers", layers))
+        counts.append(0)
+        for _ in range(STEPS):
+            steps(caches=False)
+            counts[-1] += len(_due(model)) > 0
+    assert 0 < counts[0] <= decoded_ahead.MOST_OFFERS and counts[1] == 0 and counts[2] <= decoded_ahead.MOST_OFFERS
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("kept", [True, False])
+@torch.no_grad()
+def test_layers_that_are_no_part_of_the_model_any_more(kind, kept):
+    model = _fused(kind)
+    steps = _Steps(model)
+    popped = [list(_layers(each)._modules.values())[2] for each in steps.each]
+    for each in steps.each:
+        del _layers(each)[2]
+    if kept:
+        norm = popped[0].input_layernorm if kind == "llama" else popped[0].ln_1
+        norm.weight = nn.Parameter(torch.ones(7))  # what computes it would end with an error
+        for layer in popped:
+            layer.mlp = None
+    else:
+        del popped
+        gc.collect()
+    steps.warm(4)
+    before = _ahead(model)
     steps.warm(STEPS)
-    assert not _due(model) and not any(layer.__dict__[decoded_layer.STATE].links.due for layer in kept[:-1])
+    assert _ahead(model) == before + STEPS * 2 and not _due(model)
 
 
-class _OwnLoop(t.LlamaModel):
-    def forward(self, input_ids=None, cache=None, **kwargs):
-        x = self.embed_tokens(input_ids)
-        past = cache.get_seq_length()
-        positions = torch.arange(past, past + x.shape[1])[None]
-        given = {"position_embeddings": self.rotary_emb(x, positions), "attention_mask": None, "position_ids": positions, "cache": cache}
-        for i, layer in enumerate(self.layers):
-            x = layer(x, use_cache=True, **given)
-            if i == 1:
-                given["position_embeddings"][0].mul_(0.5)  # which layers that are computed ahead would not see
-        return x
+def _same_twice(model):
+    _layers(model)[1] = _layers(model)[0]
+
+
+def _same_index(model):
+    _layers(model)[1] = copy.deepcopy(_layers(model)[0])
+
+
+def _by_turns(model):
+    for i in (2, 3):
+        _layers(model)[i] = _layers(model)[i - 2]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("change", [_same_twice, _same_index, _by_turns])
+@torch.no_grad()
+def test_layers_that_put_rows_behind_the_same(kind, change):
+    model = _fused(kind)
+    change(model)
+    steps = _Steps(model)
+    steps.warm(STEPS)
+    assert _ahead(model) > 0 and not _due(model)
+
+
+@torch.no_grad()
+def test_caches_whose_layers_are_one():
+    model = _fused()
+    steps = _Steps(model)
+    for cache in steps.caches:
+        cache.layers[2] = cache.layers[1]
+    steps.warm(STEPS)
+
+
+@pytest.mark.parametrize("kind, dtype", [("gpt2", torch.float64), ("gpt2", torch.float32), ("llama", torch.float64)])
+@torch.no_grad()
+def test_errors_come_from_the_layer_whose_they_are(kind, dtype):
+    model = _fused(kind)
+    steps = _Steps(model)
+    said = []
+    for each, cache in zip(steps.each, steps.caches):
+        layer = _layers(each)[3]
+        norm = layer.ln_1 if kind == "gpt2" else layer.input_layernorm
+        norm.weight = nn.Parameter(torch.ones(7 if dtype is torch.float32 else norm.weight.shape[0], dtype=dtype))
+        with pytest.raises(RuntimeError) as error:
+            each(torch.tensor([[3]]), cache=cache, use_cache=True)
+        said.append((str(error.value), [x.get_seq_length() for x in cache.layers]))
+    assert said[0] == said[1] and "API call failed" not in said[0][0]
+
+
+@torch.no_grad()
+def test_norms_of_a_wider_dtype():
+    """PyTorch takes a layer norm's parameters in float32 for bf16."""
+    model = _fused("gpt2").to(torch.bfloat16)
+    steps = _Steps(model)
+
+    def widen(each):
+        _layers(each)[2].ln_1.float()
+
+    steps.change(widen)
+    steps.warm(STEPS)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_numbers_that_are_none(mode):
+    model = _fused()
+    with mode():
+        _numbers_that_are_none(model)
+
+
+def _numbers_that_are_none(model):
+    steps = _Steps(model)
+    for each in steps.each:
+        each.get_input_embeddings().weight.data[1].fill_(float("nan"))
+    before, ids = _ahead(model), torch.tensor([[1]])
+    for _ in range(STEPS):
+        for each, cache in zip(steps.each, steps.caches):
+            assert each(ids, cache=cache, use_cache=True).logits.isnan().all()
+    assert _ahead(model) == before + STEPS * 3
 
 
 @torch.no_grad()
 def test_a_loop_of_the_users_own_has_each_layer_called():
-    model = models.build("llama", num_hidden_layers=LAYERS).model
-    model.__class__ = _OwnLoop
-    epilogue.torch.fuse(model, linears="always")
-    other = _apart(model)
-    caches = [t.DynamicCache(config=model.config) for _ in range(2)]
-    for rows in (5, *[1] * STEPS):
-        ids = torch.arange(rows)[None]
-        assert torch.equal(model(ids, cache=caches[0]), other(ids, cache=caches[1]))
-    report = epilogue.torch.why(model)
-    assert (report.decoded_layers > 4, report.decoded_ahead, report.decoded_reasons) == (True, 0, ())
-
-
-@torch.no_grad()
-def test_layers_that_were_learned_by_the_models_loop_are_called_by_another():
-    model = _fused()
-    _Steps(model)
-    before = _ahead(model)
-    other = _apart(model)
-    assert before > 0
-    caches = [t.DynamicCache(config=model.config) for _ in range(2)]
-    for rows in (5, *[1] * STEPS):
-        ids = torch.arange(rows)[None]
-        assert torch.equal(_OwnLoop.forward(model.model, ids, cache=caches[0]), _OwnLoop.forward(other.model, ids, cache=caches[1]))
-    assert _ahead(model) == before and not _due(model)
-
-
-class _Stop(Exception):
-    pass
-
-
-@torch.no_grad()
-def test_a_step_that_ends_in_the_midst():
-    """Nothing of its cache lives on, and the next step is right."""
-    model = _fused()
+    """Also after the model's own loop was seen."""
+    loop = _Loop()
+    model = loop.fused()
     steps = _Steps(model)
-
-    def stop(x):
-        raise _Stop
-
-    kind = type(_layers(model)[2])
-    _between(_layers(model)[2], stop)
-    cache = t.DynamicCache(config=model.config)
-    _layers(model)[2].__class__, between = kind, type(_layers(model)[2])
-    for rows in (5, *[1] * 3):
-        model(torch.arange(rows)[None], cache=cache, use_cache=True)
-    _layers(model)[2].__class__ = between
-    with pytest.raises(_Stop):
-        model(torch.tensor([[3]]), cache=cache, use_cache=True)
-    assert len(_due(model)) == 2
-    assert [layer.get_seq_length() for layer in cache.layers] == [9, 9, 8, 8]
-    of_cache = [weakref.ref(cache), *(weakref.ref(x) for layer in cache.layers for x in layer._room)]
-    del cache
-    gc.collect()
-    assert all(ref() is None for ref in of_cache)
-    _layers(model)[2].__class__ = kind
-    before = _ahead(model)
-    steps.warm(STEPS)
-    assert not _due(model) and _ahead(model) >= before + (STEPS - 2) * (LAYERS - 1)
-
-
-@pytest.mark.parametrize("do", [lambda layer: layer.crop(-2), lambda layer: layer.reset(), lambda layer: layer.reorder_cache(torch.tensor([0]))])
-@torch.no_grad()
-def test_a_cache_that_changed_before_a_layers_turn(do):
-    """Its rows are computed with the cache as it is then."""
-    model = _fused()
-    steps = _Steps(model)
-    outs = []
+    before = epilogue.torch.why(model)
+    space = {"torch": torch, "between": loop._between}
+    exec(_LOOP, space)
+    loop.do = lambda x, given: given["position_embeddings"][0].mul_(0.5) is None or x  # in place: no layer that was computed would see it
     for each, cache in zip(steps.each, steps.caches):
-        _between(_layers(each)[2], lambda x, cache=cache: (do(cache.layers[2]), x)[1])
-        outs.append(each(torch.tensor([[9]]), cache=cache, use_cache=True).logits)
-    assert torch.equal(*outs)
+        epilogue.torch.grow(cache)
+    for _ in range(STEPS):
+        outs = [space["forward"](each, torch.tensor([[5]]), cache) for each, cache in zip(steps.each, steps.caches)]
+        assert torch.equal(*outs)
+    after = epilogue.torch.why(model)
+    assert (after.decoded_layers - before.decoded_layers, after.decoded_ahead - before.decoded_ahead) == (STEPS * LAYERS, 0)
 
 
 @torch.no_grad()
@@ -290,10 +509,14 @@ def test_copies_learn_anew_and_have_results_of_their_own():
     shallow._modules["model"] = inner = copy.copy(model.model)
     inner._modules = dict(inner._modules)
     inner._modules["layers"] = nn.ModuleList([copy.copy(layer) for layer in _layers(model)])
+    behind = _layers(shallow)[2]
+    behind._modules = dict(behind._modules, mlp=copy.deepcopy(behind.mlp))
+    behind.mlp.down_proj.weight.mul_(2)
+    pair = shallow, _apart(shallow)
     caches = [t.DynamicCache(config=model.config) for _ in range(2)]
     for rows in (5, *[1] * STEPS):
         ids = torch.arange(rows)[None]
-        outs = [m(ids, cache=c, use_cache=True).logits for m, c in zip((shallow, steps.each[1]), caches)]
+        outs = [m(ids, cache=c, use_cache=True).logits for m, c in zip(pair, caches)]
         assert torch.equal(*outs)
     steps.warm(STEPS)
 

@@ -10,7 +10,6 @@ op that fuse() gave it, a layer norm as PyTorch's.
 import functools
 import operator
 import typing
-import weakref
 
 import torch
 from torch import fx, nn
@@ -18,7 +17,7 @@ from torch import fx, nn
 from . import decoded, norm_state, recorded
 from .decoded_ahead import Due, Links, is_like, is_watched, others_of, written
 from .decoded_match import Match, is_rms, record
-from .decoded_plan import Arguments, OtherCall, Place, Plan, Records, argument, is_plain_mode, is_same
+from .decoded_plan import Arguments, OtherCall, Place, Plan, Records, argument, is_same
 from .decoded_reads import Reads, reads_of, reads_of_children
 from .fused_class import DECODED as STATE
 from .fused_class import STATE as MLP
@@ -66,7 +65,7 @@ class DecodedLayer(Records):
     def run(self, module: nn.Module, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "torch.Tensor | None":
         due = self.links.take_due()
         if due is not None:
-            layer = due.place_in(module, args, kwargs) if is_plain_mode() else None
+            layer = due.place_in(module, args, kwargs)
             if layer is not None:
                 self.fused += 1
                 self.links.taken += 1
@@ -82,7 +81,7 @@ class DecodedLayer(Records):
         mine = _ready(self, found, place) if x.is_contiguous() else None
         if mine is None:
             return None
-        calls = [mine, *self._ahead(found, args, kwargs)]
+        calls = self._ahead(mine, args, kwargs)
         packs = [pack for call in calls for pack in call.packs]
         outs = self.op(
             x,
@@ -106,34 +105,37 @@ class DecodedLayer(Records):
         self.links.learn(plan.module, STATE, plan, self.fused, outs[0], args, kwargs)
         return outs[0]
 
-    def _ahead(self, found: _LayerPlan, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "list[_Ready]":
-        """Calls of the layers that follow, with the same arguments but for x."""
-        made: "list[_Ready]" = []
-        follower = None if is_watched(found.plan.module) else self.links.next()
-        links = self.links
+    def _ahead(self, mine: "_Ready", args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> "list[_Ready]":
+        """This call, and those of the layers that follow, with the same arguments but for x."""
+        calls = [mine]
+        plan, first = mine.found.plan, self.links.follower
+        follower = None if first is None or is_watched(plan.module) else self.links.next()
+        buffers = set(map(_address, mine.place.rows[:2]))
         while follower is not None:
             state: "DecodedLayer | None" = follower.__dict__.get(STATE)
-            if state is None or state.links.is_left() or any(state.links is call.links for call in made):
-                links.cut(STATE)
+            before = calls[-1].links
+            if state is None or state.links.take_due() is not None:  # nobody took the last one
+                before.cut(STATE)
                 break
-            own = next((f for f in state.plans if f.plan.module is follower and is_like(f.plan, found.plan)), None)
+            own = next((f for f in state.plans if f.plan.module is follower and is_like(f.plan, plan)), None)
             place = None if own is None else own.plan.place(args, kwargs)
-            ready = None if place is None or not own.plan.holds() else _ready(state, own, place)
+            if place is None or not buffers.isdisjoint(map(_address, place.rows[:2])):  # two layers put rows behind the same
+                break
+            ready = _ready(state, own, place) if own.plan.holds() else None
             if ready is None:
                 break
-            made.append(ready)
-            links = state.links
-            following = None if links.follower is None else links.follower()
-            follower = None if following is None or links.loop is not self.links.loop or is_watched(following) else following
-        return made
+            calls.append(ready)
+            buffers.update(map(_address, place.rows[:2]))
+            follower = state.links.next(first.loop)
+        return calls
 
     @staticmethod
     def _put_due(calls: "list[_Ready]", outs: "list[torch.Tensor]", args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         plan = calls[0].found.plan
-        others, cache = others_of(plan, args, kwargs), weakref.ref(argument(plan.arguments.cache, args, kwargs))
+        others = others_of(plan, args, kwargs)
         for before, call, x, out in zip(calls, calls[1:], outs, outs[1:]):
             keys, _, _, end = call.place.rows
-            call.links.put_due(Due(call.found, before.links, x, written(x), others, cache, keys.data_ptr(), end, out))
+            call.links.put_due(Due(call.found, before.links, x, written(x), others, keys.data_ptr(), end, out))
 
     def _learn(self, layer: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Once attention has a plan for such an x."""
@@ -147,13 +149,28 @@ class DecodedLayer(Records):
                     return
 
 
+def _address(x: torch.Tensor) -> int:
+    return x.data_ptr()
+
+
+def _layer_norm_of(norm: nn.Module, plan: Plan) -> "tuple[torch.Tensor | None, int, float] | None":
+    """As norm_state.given_of(). None: PyTorch has to take it, or to say what is wrong."""
+    columns = plan.sizes[-1:]
+    if norm.normalized_shape != tuple(columns) or type(norm.eps) is not float:
+        return None
+    for p in (norm.weight, norm.bias):
+        if p is not None and (type(p) is not nn.Parameter or p.shape != columns or p.dtype is not plan.dtype or not p.is_cpu):
+            return None
+    return norm.weight, _LAYER_NORM, norm.eps
+
+
 def _ready(state: DecodedLayer, found: _LayerPlan, place: Place) -> "_Ready | None":
     """None: the forward has to run."""
     plan, norm = found.plan, found.norm
     columns = plan.sizes[-1:]
     behind = found.state.ready(plan.module, plan.dtype, columns[0])
     is_rms_norm = norm_state.STATE in norm.__dict__
-    before = norm_state.given_of(norm, plan.dtype, columns) if is_rms_norm else (norm.weight, _LAYER_NORM, norm.eps)
+    before = norm_state.given_of(norm, plan.dtype, columns) if is_rms_norm else _layer_norm_of(norm, plan)
     post = (None, 0, 0.0) if found.post is None else norm_state.given_of(found.post, plan.dtype, columns)
     packs = None if behind is None or before is None or post is None else plan.packs()
     if packs is None:

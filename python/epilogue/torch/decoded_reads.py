@@ -65,14 +65,14 @@ def is_code_of_library(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_folder())
 
 
-def _is_of_library(function: typing.Any) -> bool:
+def is_of_library(function: typing.Any) -> bool:
     return isinstance(function, types.FunctionType) and is_code_of_library(function.__code__)
 
 
 def _function_of(own: typing.Any) -> types.FunctionType:
     """Without transformers' own decorators. Raises NoMatch if it is not transformers' own."""
     while True:
-        if not _is_of_library(own):
+        if not is_of_library(own):
             raise NoMatch("forward() is not transformers' own")
         inner = vars(own).get("__wrapped__")
         if inner is None:
@@ -166,7 +166,7 @@ def reads_of_library(module: nn.Module, name: str, cache: type) -> "tuple[Reads,
     kind = type(interface)
     functions = [(cache, "update", cache.update)]  # and the look-ups of transformers 5 and 4
     functions += [(kind, look_up, getattr(kind, look_up)) for look_up in ("get_interface", "__getitem__") if hasattr(kind, look_up)]
-    if not all(_is_of_library(function) for _, _, function in functions):
+    if not all(is_of_library(function) for _, _, function in functions):
         raise NoMatch("a cache's update, or the look-up of attention's function, is not transformers' own")
     values = ((config, implementation, config[implementation]), (local, name, ABSENT), (shared, name, attend))
     return Reads(values, tuple(functions)), attend
