@@ -82,21 +82,20 @@ class DecodedLayer(Records):
         if mine is None:
             return None
         calls = self._ahead(mine, args, kwargs)
-        packs = [pack for call in calls for pack in call.packs]
-        outs = self.op(
-            x,
-            [pack.handle.number for pack in packs],
-            [p for pack in packs for p in pack.taken.given],
-            [len(pack.taken.given) for pack in packs],
-            [p for call in calls for p in call.norms],
-            [form for call in calls for form in call.forms],
-            [eps for call in calls for eps in call.eps],
-            [room for call in calls for room in call.place.rows[:2]],
-            [row for call in calls for row in call.place.rows[2:]],
-            *plan.wave(args, kwargs),
-            plan.mask(args, kwargs),
-            plan.scale,
-        )
+        lists: "tuple[list[typing.Any], ...]" = ([], [], [], [], [], [], [], [])
+        handles, parameters, counts, norms, forms, eps, rooms, rows = lists
+        for call in calls:
+            for pack in call.packs:
+                handles.append(pack.handle.number)
+                parameters += pack.taken.given
+                counts.append(len(pack.taken.given))
+            norms += call.norms
+            forms += call.forms
+            eps += call.eps
+            keys, values, begin, end = call.place.rows
+            rooms += (keys, values)
+            rows += (begin, end)
+        outs = self.op(x, *lists, *plan.wave(args, kwargs), plan.mask(args, kwargs), plan.scale)
         if not outs:
             return None
         if len(outs) > 1:
@@ -110,6 +109,8 @@ class DecodedLayer(Records):
         calls = [mine]
         plan, first = mine.found.plan, self.links.follower
         follower = None if first is None or is_watched(plan.module) else self.links.next()
+        if follower is None:
+            return calls
         buffers = set(map(_address, mine.place.rows[:2]))
         while follower is not None:
             state: "DecodedLayer | None" = follower.__dict__.get(STATE)
