@@ -99,3 +99,14 @@ def copied(module, how):
     file = io.BytesIO()
     torch.save(module, file)
     return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+
+def apart(model):
+    """A copy whose layers of one new token run as single ops."""
+    from epilogue.torch import decoded, decoded_layer
+
+    other = copy.deepcopy(model)
+    for module in other.modules():
+        decoded.unfuse_decoded(module)
+        decoded_layer.unfuse_decoded_layer(module)
+    return other

@@ -39,15 +39,6 @@ def _layers(model):
     return [m.__dict__[decoded_layer.STATE] for m in model.modules() if decoded_layer.STATE in m.__dict__]
 
 
-def _apart(model):
-    """A copy whose attention runs as single ops."""
-    other = copy.deepcopy(model)
-    for module in other.modules():
-        decoded.unfuse_decoded(module)
-        decoded_layer.unfuse_decoded_layer(module)
-    return other
-
-
 def _fused(kind, dtype=FLOAT, **options):
     return epilogue.torch.fuse(models.build(kind).to(dtype), linears="always", **options)
 
@@ -66,7 +57,7 @@ def _is_same(got, want):
 def test_f16(kind):
     """Attention alone, and only without rotary embeddings and norms of heads."""
     model = _fused(kind, HALF)
-    assert _is_same(_generate(model), _generate(_apart(model)))
+    assert _is_same(_generate(model), _generate(models.apart(model)))
     report = epilogue.torch.why(model)
     assert (report.decoded_calls > 0, report.decoded_layers) == (kind == "gpt2", 0)
 
@@ -76,7 +67,7 @@ def test_f16(kind):
 def test_models(kind, dtype):
     """No bit of what fuse() gives changes, nor what its parts count."""
     model = _fused(kind, dtype)
-    other = _apart(model)
+    other = models.apart(model)
     for batch in (1, 3):
         assert _is_same(_generate(model, batch), _generate(other, batch))
     states = _states(model)
@@ -102,7 +93,7 @@ def test_models(kind, dtype):
 def test_a_cache_of_the_callers(mode):
     """Its layers hold what they held, after a prompt in the midst and after crop() too."""
     model = _fused("qwen2")
-    other = _apart(model)
+    other = models.apart(model)
     results = []
     for each in (model, other):
         cache = t.DynamicCache(config=each.config)
@@ -124,7 +115,7 @@ def test_a_window_moves(kind, monkeypatch):
     monkeypatch.setattr(growing, "_LEAST_SPARE", 8)
     model = models.build(kind, sliding_window=20)
     epilogue.torch.fuse(model, linears="always")
-    other = _apart(model)
+    other = models.apart(model)
     results = []
     for each in (model, other):
         cache = t.DynamicCache(config=each.config)
@@ -156,7 +147,7 @@ def _warm(kind="qwen2", **options):
 
 def _own(model, cache):
     """What a model of the same state gives that runs single ops."""
-    other, cache = _apart(model), copy.deepcopy(cache)
+    other, cache = models.apart(model), copy.deepcopy(cache)
     with torch.no_grad():
         return other(torch.tensor([[7]]), cache=cache, use_cache=True).logits
 
@@ -328,7 +319,7 @@ def test_own_way_where_something_else_is_wanted():
 def test_static_caches_are_the_models():
     model, _, _ = _warm()
     before = epilogue.torch.why(model).decoded_calls
-    want = _generate(_apart(model), cache_implementation="static")
+    want = _generate(models.apart(model), cache_implementation="static")
     assert _is_same(_generate(model, cache_implementation="static"), want)
     assert epilogue.torch.why(model).decoded_calls == before
 
@@ -349,7 +340,7 @@ def test_what_passes_is_no_record_in_vain():
 
 def test_masks_of_padded_prompts():
     model = _fused("llama")
-    other = _apart(model)
+    other = models.apart(model)
     mask = torch.ones(2, 12, dtype=torch.long)
     mask[1, :5] = 0
     assert _is_same(_generate(model, 2, attention_mask=mask), _generate(other, 2, attention_mask=mask))
@@ -394,7 +385,7 @@ def test_options():
     assert not _states(_fused("llama", attention=False))
     for options in (dict(weights="int8"), dict(release=True)):
         model = _fused("llama", **options)
-        want = _generate(_apart(model))
+        want = _generate(models.apart(model))
         assert _is_same(_generate(model), want) and epilogue.torch.why(model).decoded_layers > TOKENS
 
 
@@ -409,7 +400,7 @@ def test_records_that_lead_to_nothing_end():
 @pytest.mark.parametrize("backend", ["eager", "epilogue"])
 def test_compiled(backend):
     model = _fused("qwen2")
-    other = _apart(model)
+    other = models.apart(model)
     torch._dynamo.reset()
     fast = torch.compile(model, backend=backend)
     with torch.no_grad():
@@ -439,7 +430,7 @@ def test_threads(warm):
     """Of several sequences at once, each with a cache of its own. Beside records other models run undisturbed."""
     model = _warm()[0] if warm else _fused("qwen2")
     other = models.build("mistral")
-    want, others = _generate(_apart(model)), _generate(other)
+    want, others = _generate(models.apart(model)), _generate(other)
     results = _at_once(*[lambda: _generate(model)] * 3, lambda: _generate(other))
     assert all(_is_same(got, want) for got in results[:3]) and _is_same(results[3], others)
     for _ in range(2):
@@ -598,14 +589,14 @@ def test_cosines_of_another_dtype(wave):
         with pytest.raises(RuntimeError, match="same dtype"):
             _generate(model)
         return
-    assert _is_same(_generate(model), _generate(_apart(model)))
+    assert _is_same(_generate(model), _generate(models.apart(model)))
     assert all(s.fused == 0 and "cosines are" in s.reason for s in _states(model))
 
 
 @torch.no_grad()
 def test_cosines_of_two_dimensions():
     model, cache, _ = _warm("llama")
-    attention, other = _attention(model), _attention(_apart(model))
+    attention, other = _attention(model), _attention(models.apart(model))
     given = dict(position_embeddings=(torch.randn(1, 12),) * 2, attention_mask=None)
     x = torch.randn(1, 1, 48)
     for _ in range(3):
@@ -631,7 +622,7 @@ def test_a_norm_whose_weight_is_no_parameter_any_more():
 def test_shallow_copies_have_their_own_attributes(warm):
     """As layers that are repeated: the same weights, another layer of the cache."""
     model = _warm("llama")[0] if warm else _fused("llama")
-    other = _apart(model)
+    other = models.apart(model)
     for each in (model, other):
         layers = each.model.layers
         again = copy.copy(layers[0])
@@ -756,7 +747,7 @@ def test_layers_without_positions():
     """SmolLM 3's, which hand cosines and sines on and do not read them."""
     model = models.varied(t.SmolLM3ForCausalLM(t.SmolLM3Config(**dict(models.SIZES, num_hidden_layers=4))))
     epilogue.torch.fuse(model, linears="always")
-    assert _is_same(_generate(model), _generate(_apart(model)))
+    assert _is_same(_generate(model), _generate(models.apart(model)))
     assert all(s.fused > TOKENS - 6 for s in _states(model)) and [s.reason for s in _layers(model)] == [None] * 4
 
 
@@ -797,4 +788,4 @@ def test_refresh_gives_all_packed_weights_back():
     epilogue.torch.refresh(model)
     gc.collect()
     assert ops.handles() == before
-    assert _is_same(_generate(model), _generate(_apart(model)))
+    assert _is_same(_generate(model), _generate(models.apart(model)))

@@ -14,7 +14,7 @@ import transformers as t
 from torch import nn
 
 import epilogue.torch
-from epilogue.torch import decoded, decoded_ahead, decoded_layer, decoded_plan
+from epilogue.torch import decoded_ahead, decoded_layer, decoded_plan
 
 LAYERS = 4
 STEPS = 12
@@ -22,15 +22,6 @@ STEPS = 12
 
 def _fused(kind="llama", **options):
     return epilogue.torch.fuse(models.build(kind, num_hidden_layers=LAYERS, **options), linears="always")
-
-
-def _apart(model):
-    """A copy whose layers run as single ops."""
-    other = copy.deepcopy(model)
-    for module in other.modules():
-        decoded.unfuse_decoded(module)
-        decoded_layer.unfuse_decoded_layer(module)
-    return other
 
 
 def _layers(model):
@@ -54,7 +45,7 @@ class _Steps:
 
     def __init__(self, model):
         with torch.inference_mode(False):  # where parameters have no version
-            self.each = [model, _apart(model)]
+            self.each = [model, models.apart(model)]
         self.caches = [t.DynamicCache(config=model.config) for _ in self.each]
         self.tokens = 0
         self(5)
@@ -512,7 +503,7 @@ def test_copies_learn_anew_and_have_results_of_their_own():
     behind = _layers(shallow)[2]
     behind._modules = dict(behind._modules, mlp=copy.deepcopy(behind.mlp))
     behind.mlp.down_proj.weight.mul_(2)
-    pair = shallow, _apart(shallow)
+    pair = shallow, models.apart(shallow)
     caches = [t.DynamicCache(config=model.config) for _ in range(2)]
     for rows in (5, *[1] * STEPS):
         ids = torch.arange(rows)[None]
@@ -526,7 +517,7 @@ def test_masks_and_batches():
     """A padded prompt has a mask, whose length each layer's cache has to fit."""
     model = _fused()
     caches = [t.DynamicCache(config=model.config) for _ in range(2)]
-    other = _apart(model)
+    other = models.apart(model)
     mask = torch.ones(2, 6, dtype=torch.long)
     mask[0, :3] = 0
     ids = torch.arange(12).reshape(2, 6)
@@ -540,7 +531,7 @@ def test_masks_and_batches():
 @torch.no_grad()
 def test_two_caches_by_turns():
     model = _fused()
-    other = _apart(model)
+    other = models.apart(model)
     pairs = [[t.DynamicCache(config=model.config) for _ in range(2)] for _ in range(2)]
     for rows in (5, *[1] * STEPS):
         for caches in zip(*pairs):

@@ -53,6 +53,7 @@ _LEAST_OF_MANY_ROWS = 1 << 18
 _LEAST_LATER = 1 << 16  # elements of a sum: fewer are added in less time than it takes to wait for what is added
 _MOST_COMPARED = 1 << 14  # elements, whose bits are compared in 3 us
 LEARNING_CALLS = 3  # of each layer, after which it is known with whom it shares its input
+_MOST_LEARNING_THREADS = 16
 
 
 def gains_always(dtype: torch.dtype, elements: int) -> bool:
@@ -332,9 +333,10 @@ class Siblings:
     """Linear layers of one module that read as many columns. A copy learns anew which of them run as one."""
 
     def __init__(self) -> None:
+        self.calls = LEARNING_CALLS  # of each layer that are noted: so many of a thread, for threads come in between
         self._lock = threading.Lock()
-        self._seen: "list[LinearState]" = []  # that were given this tensor
-        self._x: typing.Any = lambda: None
+        self._local = threading.local()  # a thread's: the layers that were given this tensor
+        self._threads = 0
 
     def __deepcopy__(self, memo: typing.Any) -> "Siblings":
         return memo.setdefault(id(self), Siblings())
@@ -343,17 +345,23 @@ class Siblings:
         return Siblings, ()
 
     def note(self, state: "LinearState", x: torch.Tensor) -> None:
+        local = self._local
         with self._lock:
-            if self._x() is x:
-                if state not in self._seen and state.alone.split == self._seen[0].alone.split:
-                    self._seen.append(state)
+            if not hasattr(local, "x"):
+                local.seen, local.x = [], lambda: None
+                self._threads += 1
+                self.calls = LEARNING_CALLS * min(self._threads, _MOST_LEARNING_THREADS)
+            seen: "list[LinearState]" = local.seen
+            if local.x() is x:
+                if state not in seen and state.alone.split == seen[0].alone.split:
+                    seen.append(state)
                 return
-            if len(self._seen) > 1 and all(s.together is None for s in self._seen):
-                together = _Set([s.alone.modules[0] for s in self._seen], tuple(self._seen))
-                together.split = self._seen[0].alone.split
-                for s in self._seen:
+            if len(seen) > 1 and all(s.together is None for s in seen):
+                together = _Set([s.alone.modules[0] for s in seen], tuple(seen))
+                together.split = seen[0].alone.split
+                for s in seen:
                     s.together = together
-            self._seen, self._x = [state], weakref.ref(x)
+            local.seen, local.x = [state], weakref.ref(x)
 
 
 class LinearState:
@@ -410,7 +418,7 @@ class LinearState:
         if type(x) is not torch.Tensor or x.dtype is not lost.dtype:
             return False
         rows = x.numel() // max(lost.columns, 1)
-        if self.together is None and self.siblings is not None and self._notes < LEARNING_CALLS and _is_shareable(x):
+        if self.together is None and self.siblings is not None and self._notes < self.siblings.calls and _is_shareable(x):
             return False  # with whom it shares x is not known yet
         if self.together is not None:  # more weights may gain where these alone do not
             all_lost = self.together.lost
@@ -447,7 +455,7 @@ class LinearState:
         is_shareable = _is_shareable(x)
         if together is not None and is_shareable:
             out = together.give(self, x, self.options, again=True)
-        elif self.siblings is not None and self._notes < LEARNING_CALLS and is_shareable:
+        elif self.siblings is not None and self._notes < self.siblings.calls and is_shareable:
             return None
         else:
             outs = alone.again(x)
@@ -519,7 +527,7 @@ class LinearState:
                 out = self.together.give(self, x, self.options)
                 if out is not None:
                     return out
-            elif self.siblings is not None and self._notes < LEARNING_CALLS:
+            elif self.siblings is not None and self._notes < self.siblings.calls:
                 self._notes += 1
                 self.siblings.note(self, x)
         outs = self.alone.run(x, self.options, join)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fuse() traces modules while other threads call others."""
+"""fuse() while other threads call modules, and fused modules that several threads call."""
 
 import math
 import threading
@@ -11,6 +11,7 @@ import torch
 from torch import fx, nn
 
 import epilogue.torch
+from epilogue.torch import linear_state
 from epilogue.torch.tracing import Tracer
 
 
@@ -127,3 +128,30 @@ def test_what_cannot_be_traced_leaves_modules_as_they_were():
         Tracer().trace(Choice())
     assert (nn.Module.__call__, nn.Module.__getattr__) == before
     assert len(Tracer().trace(_Scaled()).nodes) > 3
+
+
+def test_layers_of_one_input_are_found_while_other_threads_call_them():
+    """By turns: each thread's q between the others' q and k."""
+    count = 3
+    attention = epilogue.torch.fuse(models.build("qwen2"), linears="always").model.layers[0].self_attn
+    layers = attention.q_proj, attention.k_proj, attention.v_proj
+    turn = threading.Barrier(count)
+    wrong = []
+
+    def call():
+        with torch.no_grad():
+            for _ in range(3):
+                x = torch.randn(1, 5, 48)
+                for layer in layers:
+                    turn.wait(60)
+                    if not torch.allclose(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-5):
+                        wrong.append(layer)
+
+    threads = [threading.Thread(target=call) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    sets = [layer.__dict__[linear_state.STATE].together for layer in layers]
+    assert sets[0] is not None and sets == [sets[0]] * 3
