@@ -539,3 +539,21 @@ def test_two_caches_by_turns():
             outs = [m(ids, cache=c, use_cache=True).logits for m, c in zip((model, other), caches)]
             assert torch.equal(*outs)
     assert _ahead(model) > STEPS * (LAYERS - 1) and not _due(model)
+
+
+@torch.no_grad()
+def test_a_shallow_copy_takes_no_result_of_its_original():
+    """They have the same states. The copy's model calls the original's first layer, whose follower is the original's second one."""
+    model = _fused()
+    steps = _Steps(model)
+    for i, each in enumerate(steps.each):
+        other = copy.copy(_layers(each)[1])
+        other._modules = dict(other._modules, input_layernorm=copy.deepcopy(other.input_layernorm))
+        other.input_layernorm.weight.mul_(2)
+        inner = copy.copy(each.model)
+        inner._modules = dict(inner._modules, layers=nn.ModuleList([_layers(each)[0], other, *list(_layers(each))[2:]]))
+        steps.each[i] = shallow = copy.copy(each)
+        shallow._modules = dict(each._modules, model=inner)
+    before = epilogue.torch.why(model).decoded_layers
+    steps.warm(STEPS)
+    assert epilogue.torch.why(model).decoded_layers > before and not _due(model)
