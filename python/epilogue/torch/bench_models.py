@@ -142,12 +142,11 @@ def phases_of(plain: nn.Module, shape: Shape, count: int, words: int) -> "dict[s
         return {"forward": (lambda m: m(**given)[0], 1)}
     if shape.kind == "encoder":
         return {"forward": (lambda m: m(**given).logits, count)}
-    words_of, name = ("decoder_input_ids" if shape.kind == "speech" else "input_ids"), argument_of(plain)
-    ids = given[words_of]
+    words_of, behind, name = "input_ids", {}, argument_of(plain)  # behind: what a step is given beside its token
     if shape.kind == "speech":
         with torch.no_grad():
-            heard = plain.get_encoder()(given["input_features"])
-    behind = {"encoder_outputs": heard} if shape.kind == "speech" else {}  # what a step is given beside its token
+            words_of, behind = "decoder_input_ids", {"encoder_outputs": plain.get_encoder()(given["input_features"])}
+    ids = given[words_of]
     caches: "dict[int, typing.Any]" = {}
 
     def decode(m: nn.Module) -> torch.Tensor:

@@ -135,18 +135,15 @@ class Links:
             if links is not None:
                 links.take_due()
 
-    def next(self, loop: "types.CodeType | None" = None) -> "nn.Module | None":
-        """The layer that follows, if nobody's code is called between. loop: that runs; without one it is looked for."""
+    def next(self, loop: types.CodeType) -> "nn.Module | None":
+        """The layer that follows in this loop, if nobody's code is called between."""
         follower = self.follower
-        if follower is None:
+        if follower is None or follower.loop is not loop:
             return None
         layer = follower.get()
         if layer is None:  # the list changed
             self.follower = None
-            return None
-        if follower.loop is not loop and (loop is not None or not _is_in(follower.loop)):
-            return None
-        return None if is_watched(layer) else layer
+        return None if layer is None or is_watched(layer) else layer
 
     def learn(self, module: nn.Module, name: str, plan: Plan, fused: int, out: torch.Tensor, args: _Arguments, kwargs: "dict[str, typing.Any]") -> None:
         """After a call that went by the plan."""
@@ -191,23 +188,23 @@ def is_like(plan: Plan, other: Plan) -> bool:
     )  # fmt: skip
 
 
-def _is_in(loop: types.CodeType) -> bool:
-    frame: "types.FrameType | None" = sys._getframe(2)
+def _callers() -> "typing.Iterator[types.FrameType]":
+    frame: "types.FrameType | None" = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         if frame is None:
-            return False
-        if frame.f_code is loop:
-            return True
+            return
+        yield frame
         frame = frame.f_back
-    return False
+
+
+def is_running(loop: types.CodeType) -> bool:
+    """Whether it calls this."""
+    return any(frame.f_code is loop for frame in _callers())
 
 
 def _follower_of(module: nn.Module) -> "_Follower | None":
     """The next one of a list of a model, where the forward that calls the module is transformers' own."""
-    frame: "types.FrameType | None" = sys._getframe(2)
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            break
+    for frame in _callers():
         owner = frame.f_locals.get("self") if decoded_reads.is_code_of_library(frame.f_code) else None
         for name, layers in owner._modules.items() if isinstance(owner, nn.Module) else ():
             if type(layers) is nn.ModuleList:
@@ -215,5 +212,4 @@ def _follower_of(module: nn.Module) -> "_Follower | None":
                 for (_, layer), (key, follower) in zip(found, found[1:]):
                     if layer is module and follower is not module:
                         return _Follower(weakref.ref(follower), frame.f_code, weakref.ref(owner), name, key)
-        frame = frame.f_back
     return None

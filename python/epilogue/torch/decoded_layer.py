@@ -15,7 +15,7 @@ import torch
 from torch import fx, nn
 
 from . import decoded, norm_state, recorded
-from .decoded_ahead import Due, Links, is_like, is_watched, others_of, written
+from .decoded_ahead import Due, Links, is_like, is_running, is_watched, others_of, written
 from .decoded_match import Match, is_rms, record
 from .decoded_plan import Arguments, OtherCall, Place, Plan, Records, argument, is_same
 from .decoded_reads import Reads, reads_of, reads_of_children
@@ -108,9 +108,9 @@ class DecodedLayer(Records):
         """This call, and those of the layers that follow, with the same arguments but for x."""
         calls = [mine]
         plan, first = mine.found.plan, self.links.follower
-        follower = None if first is None or is_watched(plan.module) else self.links.next()
-        if follower is None:
+        if first is None or is_watched(plan.module) or not is_running(first.loop):
             return calls
+        follower = self.links.next(first.loop)
         buffers = set(map(_address, mine.place.rows[:2]))
         while follower is not None:
             state: "DecodedLayer | None" = follower.__dict__.get(STATE)
@@ -136,7 +136,7 @@ class DecodedLayer(Records):
         others = others_of(plan, args, kwargs)
         for before, call, x, out in zip(calls, calls[1:], outs, outs[1:]):
             keys, _, _, end = call.place.rows
-            call.links.put_due(Due(call.found, before.links, x, written(x), others, keys.data_ptr(), end, out))
+            call.links.put_due(Due(call.found, before.links, x, written(x), others, _address(keys), end, out))
 
     def _learn(self, layer: nn.Module, x: torch.Tensor, args: "tuple[typing.Any, ...]", kwargs: "dict[str, typing.Any]") -> None:
         """Once attention has a plan for such an x."""
